@@ -11,7 +11,7 @@ from rich.console import Console
 from iknow.cards import COLORS, SHADES
 from iknow.cli.console import show_figures
 from iknow.core.assertion import Assertion
-from iknow.report import make_html
+from iknow.report import make_report
 
 ROOT = Path(__file__).parents[1]
 
@@ -52,7 +52,7 @@ def test_the_pages_of_the_documentation_have_the_same():
 
 
 def test_the_report_and_the_terminal_have_them(assessment):
-    page = make_html(assessment)
+    page = make_report(assessment)
     console = Console(file=io.StringIO(), force_terminal=True, color_system="truecolor")
     show_figures(assessment, None, console)
     for assertion, shades in SHADES.items():

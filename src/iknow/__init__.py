@@ -27,7 +27,7 @@ from iknow.explain.assessment import Assessment
 from iknow.explain.explanation import Explanation
 from iknow.explain.layer import Exemplar, LayerExplanation
 from iknow.explain.picture import Features, Image, Series, as_features, as_image, as_series
-from iknow.report import make_html
+from iknow.report import make_report
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall, register_rule
 from iknow.search.layer import warm_up
 from iknow.selection import Certificate, Selection
@@ -78,7 +78,7 @@ __all__ = [
     "find_support",
     "justify",
     "make_assertions",
-    "make_html",
+    "make_report",
     "merge_evidence",
     "register_rule",
     "warm_up",

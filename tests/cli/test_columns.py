@@ -103,7 +103,6 @@ def test_texts_go_to_a_vectorizer(tmp_path, monkeypatch, iknow):
     pd.DataFrame({"text": texts, "kind": kinds}).to_csv("t.csv", index=False)
     model = make_pipeline(TfidfVectorizer(), LogisticRegression()).fit(texts, kinds)
     joblib.dump(model, "m.joblib")
-    pytest.importorskip("iknow.models.foreign")  # the model's adapter for texts
     words = ["t.csv", "--label", "kind", "--model", "m.joblib"]
     iknow("fit", *words, "--hold-out", "0.3", "--coverage", "0.7", "-o", "b.iknow")
     right = model.score(texts, kinds)

@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from iknow import EpistemicClassifier
 from iknow.errors import InputError, LayerError, RefusedError
 from iknow.models import FunctionModel, SklearnModel, as_model
-from iknow.models.lengths import measure
+from iknow.models.inputs import measure
 from iknow.testing import ModelContract
 from tests.choosing import level_layers, paper_layers
 

@@ -1,4 +1,4 @@
-"""Inputs: cut into batches, and what is taken as them."""
+"""Inputs: cut into batches, what is taken as them, and their lengths against long doubles."""
 
 import numpy as np
 import pandas as pd
@@ -9,18 +9,21 @@ import torch
 from scipy.sparse import coo_array, csc_array, csr_array, csr_matrix, dok_array, lil_matrix, sparray
 
 from iknow.errors import InputError
+from iknow.models import inputs as inputs_module
 from iknow.models.inputs import (
     BATCH_OF_UNKNOWN_SIZE,
     BYTES_PER_BATCH,
     LARGEST_BATCH,
+    PROBES,
     affordable_batch_size,
-    as_dense,
     count_samples,
     cut_batches,
+    measure,
     own_copy,
     take_rows,
 )
 from iknow.models.model import Observation
+from iknow.models.numbers import as_dense
 from iknow.models.precomputed import PrecomputedModel
 
 N = 10
@@ -237,3 +240,53 @@ def test_numbers_with_one_axis_are_refused(numbers):
 def test_a_query_that_has_not_run_is_refused():
     with pytest.raises(InputError, match=r"X\.collect\(\)"):
         as_dense(pl.DataFrame({"a": [1]}).lazy())
+
+
+# Lengths
+
+
+LONG = np.random.default_rng(0).normal(size=(50, 3, 4)) * 1e3
+MEASURED = {
+    "array": LONG,
+    "float32": LONG.astype(np.float32),
+    "float16": LONG.astype(np.float16),
+    "whole numbers": LONG.astype(np.int32),
+    "reversed": LONG[::-1, ::-1],
+    "frame": pd.DataFrame(LONG.reshape(50, 12)),
+    "tensor": torch.from_numpy(LONG).requires_grad_(),
+    "bfloat16": torch.from_numpy(LONG).bfloat16(),
+}
+
+
+@pytest.mark.parametrize("kind", MEASURED)
+def test_no_input_is_longer_than_its_length(kind, monkeypatch):
+    monkeypatch.setattr(inputs_module, "NUMBERS_AT_ONCE", 100)  # so in several parts
+    inputs = MEASURED[kind]
+    wide = inputs.detach().double().numpy() if hasattr(inputs, "detach") else np.asarray(inputs)
+    exact = np.sqrt((wide.reshape(50, -1).astype(np.longdouble) ** 2).sum(axis=1))
+    sizes = measure(inputs)
+    assert (sizes.lengths >= exact).all()
+    np.testing.assert_allclose(sizes.lengths, exact.astype(float), rtol=2e-9)
+    assert len(sizes.probe) == PROBES
+
+
+def test_what_has_no_length_has_none():
+    for inputs in (
+        pd.DataFrame({"a": ["1", "2"]}),
+        np.array([["a"], ["b"]]),
+        np.array([[1j], [2j]]),
+        torch.tensor([[1j], [2j]]),
+        [[1.0], [2.0]],
+    ):
+        assert measure(inputs).lengths is None
+    assert measure(np.zeros((0, 3))).lengths.shape == (0,)
+    assert measure(torch.zeros(0, 3)).lengths.shape == (0,)
+    assert measure(np.zeros((2, 0))).lengths.tolist() == [0, 0]
+    assert not np.isfinite(measure(np.array([[np.nan], [np.inf], [1e200]])).lengths).any()
+
+
+def test_the_probe_is_a_copy():
+    for inputs in (np.ones((9, 2)), pd.DataFrame(np.ones((9, 2))), torch.ones(9, 2)):
+        probe = measure(inputs).probe
+        inputs *= 0
+        assert (np.asarray(probe) == 1).all()

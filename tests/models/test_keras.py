@@ -11,7 +11,7 @@ from sklearn.datasets import load_digits
 from iknow import EpistemicClassifier
 from iknow.errors import InputError, LayerError, RefusedError
 from iknow.models import KerasModel, as_model
-from iknow.models.lengths import measure
+from iknow.models.inputs import measure
 from iknow.testing import ModelContract
 from tests.choosing import level_layers, paper_layers
 

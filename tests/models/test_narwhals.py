@@ -18,8 +18,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from iknow import EpistemicClassifier
 from iknow.errors import InputError, MissingExtraError
-from iknow.models.foreign import as_pandas, is_foreign
-from iknow.models.numbers import as_numbers
+from iknow.models.numbers import as_numbers, as_pandas
 
 RNG = np.random.default_rng(0)
 N = 120
@@ -116,7 +115,6 @@ def test_numbers_are_read_from_any_table():
 
 def test_what_is_no_foreign_table_is_left_alone():
     for values in (np.ones(3), pd.Series([1]), pd.DataFrame(), [1], None, "text", pl.DataFrame, {}):
-        assert not is_foreign(values)
         assert as_pandas(values) is values
 
 
@@ -139,7 +137,7 @@ def test_without_pandas_the_error_says_what_to_install(run_without):
     said = run_without(
         ["pandas"],
         "import polars as pl\n"
-        "from iknow.models.foreign import as_pandas\n"
+        "from iknow.models.numbers import as_pandas\n"
         "try:\n"
         "    as_pandas(pl.DataFrame({'a': [1]}))\n"
         "except ImportError as error:\n"

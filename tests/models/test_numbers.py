@@ -10,8 +10,7 @@ import torch
 from scipy.sparse import csr_array
 
 from iknow.errors import InputError, LayerError
-from iknow.models.inputs import as_dense
-from iknow.models.numbers import as_array, as_numbers, is_missing
+from iknow.models.numbers import as_array, as_dense, as_numbers, is_missing
 from iknow.models.precomputed import PrecomputedModel
 from iknow.models.torch import TorchModel
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from iknow.errors import InputError, LayerError
 from iknow.models.inputs import cut_batches
-from iknow.models.joining import join_observations, join_whole, observe_all
+from iknow.models.joined import join_whole, observe_all
 from iknow.models.model import Observation, check_layers, make_observation
 from iknow.models.precomputed import PrecomputedModel
 from iknow.models.sklearn import SklearnModel
@@ -123,10 +123,12 @@ def test_missing_batches_are_an_error(n_batches, got):
         observe_all(PrecomputedModel(), batches, 2 * N, ())
 
 
-def test_successive_observations_join_without_their_activations():
+def test_successive_observations_join_with_and_without_activations():
     whole = make_observation(*outputs())
-    joined = join_observations([whole[:4], whole[4:5], whole[5:]])
-    equal(joined, make_observation(SCORES, {}, invalid=whole.invalid))
+    parts = [whole[:4], whole[4:5], whole[5:]]
+    equal(join_whole(parts), whole)
+    parts = [replace(part, activations={}) for part in parts]
+    equal(join_whole(parts), make_observation(SCORES, {}, invalid=whole.invalid))
 
 
 # One observation
@@ -210,8 +212,8 @@ def test_layers_that_do_not_exist_are_named_with_those_that_do():
 
 
 def test_a_loader_is_stopped_before_memory_is_full(monkeypatch):
-    monkeypatch.setattr("iknow.models.joining.free_memory", lambda: 4_000_000)
-    monkeypatch.setattr("iknow.models.joining.ALWAYS_FITS", 0)
+    monkeypatch.setattr("iknow.models.joined.free_memory", lambda: 4_000_000)
+    monkeypatch.setattr("iknow.models.joined.ALWAYS_FITS", 0)
     part = make_observation(np.eye(2)[[0] * 1000], {"wide": np.zeros((1000, 300))})
     taken = []
 
@@ -231,3 +233,15 @@ def test_a_layer_whose_size_varies_is_told_at_once():
     wide = make_observation(np.eye(2), {"a": np.zeros((2, 4))})
     with pytest.raises(LayerError, match="4 features for some samples and 3 for others"):
         join_whole(iter([narrow, wide, pytest.fail]), None)
+
+
+def test_a_model_may_write_all_scores_into_one_array():
+    scores = np.empty((1, 2))
+
+    def parts():
+        for k in range(3):
+            scores[:] = k, 1
+            yield make_observation(scores, {})
+
+    for n in (3, None):
+        assert join_whole(parts(), n).scores.tolist() == [[0, 1], [1, 1], [2, 1]]

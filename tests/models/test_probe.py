@@ -19,8 +19,9 @@ from sklearn.svm import SVC
 
 from iknow import Ball, EpistemicClassifier
 from iknow.errors import BundleError
+from iknow.models.inputs import choose_rows
 from iknow.models.model import Layer, Model, make_observation
-from iknow.models.probe import MOST_BYTES, SCORES, Probe, choose_rows, make_probe
+from iknow.models.probe import MOST_BYTES, SCORES, Probe, make_probe
 
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402

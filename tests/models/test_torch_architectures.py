@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from iknow.errors import InputError, LayerError
-from iknow.models.lengths import measure
+from iknow.models.inputs import measure
 from iknow.models.torch import TorchModel
 from iknow.models.torch.reading import UNKNOWN, axes_of
 from iknow.testing import ModelContract

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 from iknow.errors import InputError, LayerError
-from iknow.models.fields import Fields
+from iknow.models.inputs import Fields
 from iknow.models.probe import make_probe
-from iknow.models.stored_inputs import restore_inputs, store_inputs, take_rows
+from iknow.models.stored_inputs import keep_rows, restore_inputs, store_inputs
 from iknow.models.torch import TorchModel
 from iknow.testing import ModelContract
 from tests.choosing import level_layers, paper_layers
@@ -233,7 +233,7 @@ def test_several_outputs_are_listed_and_a_wrong_name_too(net, arrays):
 def test_inputs_by_name_are_stored_and_found_again(net, arrays):
     model = TorchModel(net)
     tensors = model.prepare({name: torch.as_tensor(values) for name, values in arrays.items()})
-    chosen = take_rows(tensors, np.array([4, 1]))
+    chosen = keep_rows(tensors, np.array([4, 1]))
     record, stored = store_inputs(chosen)
     back = restore_inputs(record, stored)
     assert isinstance(back, Fields)

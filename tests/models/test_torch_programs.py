@@ -11,7 +11,7 @@ from torch.export import Dim, export
 from iknow import EpistemicClassifier
 from iknow.errors import InputError, LayerError
 from iknow.models import as_model
-from iknow.models.lengths import measure
+from iknow.models.inputs import measure
 from iknow.models.torch import ExportedModel, TorchModel, load_module
 from iknow.testing import ModelContract
 from tests.choosing import level_layers, paper_layers

@@ -7,7 +7,7 @@ import torch
 from iknow import EpistemicClassifier
 from iknow.core.assertion import Assertion
 from iknow.errors import InputError, LayerError
-from iknow.models.lengths import measure
+from iknow.models.inputs import measure
 from iknow.models.torch import TorchModel
 from iknow.testing import ModelContract
 from tests.choosing import level_layers, paper_layers

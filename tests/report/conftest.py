@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from iknow import Assessment, Ball
-from iknow.report import make_html
+from iknow.report import make_report
 from iknow.selection import Selection
 from iknow.selection.selection import Certificate
 from tests.browsing import PATIENCE, start_browser, wait_for
@@ -173,7 +173,7 @@ def digits_page():
     """A page with pictures: 120 samples of 5 × 4 pixels in two layers."""
     assessment, y_true = make_assessment(n=120)
     rng = np.random.default_rng(1)
-    html = make_html(
+    html = make_report(
         assessment, y_true, samples=rng.random((120, 5, 4)), training=rng.random((80, 5, 4))
     )
     return assessment, y_true, html

@@ -22,9 +22,9 @@ from iknow import (
 )
 from iknow.core.robustness import Movement
 from iknow.core.rule import NO_REACH, Rule
-from iknow.report import make_html
+from iknow.report import make_report
+from iknow.report.assemble import to_json
 from iknow.report.columns import describe_setting
-from iknow.report.packing import to_json
 
 pytestmark = pytest.mark.slow  # a browser
 
@@ -121,7 +121,7 @@ def assert_same(found, assessment):
 @pytest.mark.parametrize("seed", range(6))
 def test_assertions_reasons_and_margins_equal_pythons(seed, quorum, gathered, open_page):
     assessment, rng = random_assessment(seed, gathered, quorum=quorum)
-    page = open_page(make_html(assessment))
+    page = open_page(make_report(assessment))
     tried = [
         {layer: random_rule(rng, assessment) for layer in assessment.evidence} for _ in range(80)
     ]
@@ -136,7 +136,7 @@ def test_the_pages_own_settings_are_the_given_ones(gathered, open_page):
         rules = {layer: random_rule(rng, assessment) for layer in assessment.evidence}
         assessment = under(assessment, rules)
         y_true = rng.choice(assessment.classes, size=len(assessment))
-        page = open_page(make_html(assessment, y_true))
+        page = open_page(make_report(assessment, y_true))
         assert page.run("return Report.page.isGiven()")
         assert page.run("return [...Report.page.assessed.assertion]") == list(assessment.assertion)
         report = evaluate(assessment, y_true)
@@ -171,7 +171,7 @@ def test_certified_radii_equal_pythons(gathered, open_page):
             for layer, constant in zip(assessment.evidence, constants.tolist(), strict=True)
         }
         assessment = dataclasses.replace(assessment, movements=movements)
-        page = open_page(make_html(assessment))
+        page = open_page(make_report(assessment))
         tried = [
             {layer: random_rule(rng, assessment) for layer in assessment.evidence}
             for _ in range(40)
@@ -202,7 +202,7 @@ def test_slack_equals_pythons(gathered, open_page):
         assessment, rng = random_assessment(seed, gathered, quorum)
         rules = {layer: random_rule(rng, assessment) for layer in assessment.evidence}
         assessment = under(assessment, rules)
-        page = open_page(make_html(assessment))
+        page = open_page(make_report(assessment))
         valid = np.flatnonzero(~assessment.invalid).tolist()
         found = page.run(script, as_json(assessment.neighborhoods.values()), valid)
         for i, layers in zip(valid, found, strict=True):
@@ -260,7 +260,7 @@ def test_a_rule_without_a_mirror_is_shown_as_python_has_it(gathered, open_page):
         }
         movements = {layer: random_movement(rng, 0.7, len(assessment)) for layer in rules}
         assessment = dataclasses.replace(under(assessment, rules), movements=movements)
-        page = open_page(make_html(assessment))
+        page = open_page(make_report(assessment))
         found = page.run(
             "const { assertion, reason, margin, radius } = Report.page.assessed;"
             "return [[...assertion], [...reason], [...margin].map(String), [...radius].map(String)]"

@@ -19,7 +19,7 @@ from iknow import (
 from iknow.core.evidence import distances_for_and_against
 from iknow.core.robustness import Movement
 from iknow.explain.picture import as_features, as_series
-from iknow.report import make_html
+from iknow.report import make_report
 
 pytestmark = pytest.mark.slow  # a browser
 
@@ -154,7 +154,7 @@ def test_every_rule_can_be_chosen(make, digits_page, open_page):
 def test_each_layer_keeps_its_own_rule(assessed, open_page):
     rules = {"hidden": Nearest(4), "logits": BallWithNearest(1.1, 2)}
     assessment, y_true = assessed(rules=rules)
-    page = open_page(make_html(assessment, y_true))
+    page = open_page(make_report(assessment, y_true))
     assert_figures(page, evaluate(assessment, y_true))
     page.set("#radius-1-exact", 0.5)
     changed = {"hidden": Nearest(4), "logits": BallWithNearest(0.5, 2)}
@@ -173,7 +173,7 @@ def test_training_samples_may_be_numbered_beyond_what_a_float_holds(assessed, op
     }
     training = {first + row: np.full(3, float(row)) for row in range(80)}
     numbered = replace(assessment, evidence=evidence)
-    page = open_page(make_html(numbered, y_true, samples=np.zeros((5, 3)), training=training))
+    page = open_page(make_report(numbered, y_true, samples=np.zeros((5, 3)), training=training))
     layer = numbered.explain(page.run("return Report.page.chosen")).layers[0]
     shown = page.text("#detail")
     assert f"training #{layer.nearest_for.row}" in shown
@@ -220,7 +220,7 @@ def test_the_reason_is_told_in_words_that_name_the_facts(assessed, open_page):
     scores = np.random.default_rng(0).normal(size=assessment.scores.shape)
     knowable = range(1, len(assessment.classes))
     assessment = replace(assessment, knowable=knowable, scores=scores, least_confidence=-2.0)
-    page = open_page(make_html(assessment, y_true))
+    page = open_page(make_report(assessment, y_true))
     found = sentences(page, assessment)
     assert set(found) == set(Reason)
     verdicts = {
@@ -351,7 +351,7 @@ def test_labels_are_shown_as_text_and_never_run(assessed, open_page):
     y_true[3] = "<svg onload=window.ran=1>"
     names = ["<i>name</i>", "</script>"]
     samples = np.random.default_rng(0).random((60, 2))
-    html = make_html(
+    html = make_report(
         assessment, y_true, samples=samples, training=samples, renderer=as_features(names),
         title="<script>window.ran=1</script>", notes=["<img src=x onerror=window.ran=1>"],
     )  # fmt: skip
@@ -405,7 +405,7 @@ def test_it_prints(digits_page, open_page):
 
 def test_without_the_truth(assessed, open_page):
     assessment, _ = assessed()
-    html = make_html(assessment)
+    html = make_report(assessment)
     page = open_page(html)
     assert "not given" in page.text("#summary")
     for absent in ("#accuracy-IK", "#accuracy-all", "#filter-truth", "#filter-right", ".of-truth"):
@@ -427,7 +427,7 @@ def test_a_quorum_is_said_and_all_its_samples_are_shown(assessed, open_page):
     rules = {"hidden": rule, "logits": rule}
     assessment, y_true = assessed(n=300, rules=rules, per_class=3)
     training = np.random.default_rng(0).random((80, 5, 4))
-    page = open_page(make_html(assessment, y_true, training=training, max_bytes=10**7))
+    page = open_page(make_report(assessment, y_true, training=training, max_bytes=10**7))
     said = "The class it says counts with one sample within reach, any other with 3."
     assert said in page.text("#controls")
     for reason in (Reason.KNOWN, Reason.OVERLAP):
@@ -460,7 +460,7 @@ def test_a_quorum_is_said_and_all_its_samples_are_shown(assessed, open_page):
 def test_every_quorum_has_its_words(quorum, words, assessed, open_page):
     rules = {"hidden": Ball(0.9, quorum=quorum), "logits": Ball(0.8)}
     assessment, y_true = assessed(n=100, rules=rules, per_class=2)
-    page = open_page(make_html(assessment, y_true))
+    page = open_page(make_report(assessment, y_true))
     assert f"Layer hidden: {words}" in page.text("#controls")
     assert f"Layer logits: {words}" not in page.text("#controls")
     found = sentences(page, assessment)
@@ -471,7 +471,7 @@ def test_every_quorum_has_its_words(quorum, words, assessed, open_page):
 def test_a_belief_that_is_far_is_said_to_be_far_whatever_else_is_near(assessed, open_page):
     rule = RelativeBall(0.5, 1.5)
     assessment, y_true = assessed(n=300, rules={"only": rule}, layers=("only",))
-    page = open_page(make_html(assessment, y_true))
+    page = open_page(make_report(assessment, y_true))
     distances = assessment.evidence["only"].class_distances
     near = (assessment.reason == Reason.EXTRAPOLATION) & (distances.min(axis=1) < 0.5)
     i = int(np.flatnonzero(near)[0])
@@ -483,7 +483,7 @@ def test_a_belief_that_is_far_is_said_to_be_far_whatever_else_is_near(assessed, 
 
 def test_without_neighbours_the_rules_with_k_are_closed(assessed, open_page):
     assessment, y_true = assessed(n_neighbors=0)
-    page = open_page(make_html(assessment, y_true))
+    page = open_page(make_report(assessment, y_true))
     closed = page.run(
         "return [...document.querySelectorAll('#rule option:disabled')].map(o => o.value)"
     )
@@ -498,7 +498,7 @@ def test_without_neighbours_the_rules_with_k_are_closed(assessed, open_page):
 
 def test_one_layer_one_class_nothing_within_reach(assessed, open_page):
     assessment, y_true = assessed(n=5, n_classes=1, layers=("only",), rules={"only": Ball(0.0)})
-    page = open_page(make_html(assessment, y_true))
+    page = open_page(make_report(assessment, y_true))
     assert_figures(page, evaluate(assessment, y_true))
     page.set("#radius-0-exact", "inf")
     rules = {"only": Ball(np.inf)}
@@ -510,7 +510,7 @@ def test_a_true_class_that_nobody_learned(assessed, open_page):
     assessment, y_true = assessed()
     y_true = y_true.astype(object)
     y_true[:7] = "a stranger"
-    page = open_page(make_html(assessment, y_true))
+    page = open_page(make_report(assessment, y_true))
     report = evaluate(assessment, y_true)
     assert_figures(page, report)
     np.testing.assert_array_equal(shown_matrix(page), report.matrix)
@@ -518,7 +518,7 @@ def test_a_true_class_that_nobody_learned(assessed, open_page):
 
 def test_many_classes_are_a_picture_to_click(assessed, open_page):
     assessment, y_true = assessed(n=300, n_classes=43, n_neighbors=4)
-    page = open_page(make_html(assessment, y_true))
+    page = open_page(make_report(assessment, y_true))
     assert page.run("return document.querySelectorAll('#matrices canvas').length") == 3
     times = int(page.text("#matrices .largest button").split(" ")[0])
     page.click("#matrices .largest button")
@@ -530,7 +530,7 @@ def test_series_are_drawn_and_features_compared(renderer, assessed, open_page):
     assessment, y_true = assessed(n=40)
     rng = np.random.default_rng(3)
     page = open_page(
-        make_html(
+        make_report(
             assessment,
             y_true,
             samples=rng.random((40, 12)),
@@ -554,7 +554,7 @@ def test_samples_that_cannot_be_drawn_are_shown_by_their_numbers(assessed, open_
 
     assessment, y_true = assessed(n=20)
     samples = np.arange(80.0).reshape(20, 4)
-    page = open_page(make_html(assessment, y_true, samples=samples, renderer=broken))
+    page = open_page(make_report(assessment, y_true, samples=samples, renderer=broken))
     page.run("Report.page.choose(7)")
     page.settle()
     assert page.text("#detail .features tbody tr td") == "28"
@@ -574,7 +574,7 @@ def test_a_browser_that_cannot_unpack_says_so(digits_page, browser, open_page):
 
 def test_of_a_drawn_sample_only_the_drawn_count(assessed, open_page):
     assessment, y_true = assessed(n=600)
-    page = open_page(make_html(assessment, y_true, max_samples=100))
+    page = open_page(make_report(assessment, y_true, max_samples=100))
     drawn = np.array(page.run("return [...Report.page.evidence.index]"))
     counted = np.array(page.run("return [...Report.page.evidence.counted]"), dtype=bool)
     extra = drawn[~counted]
@@ -602,7 +602,7 @@ def test_percentages_are_written_as_python_does(digits_page, open_page):
 def test_certified_radii_follow_the_sliders(assessed, open_page):
     assessment, y_true = assessed()
     certified = replace(assessment, movements={"hidden": Movement(0.5), "logits": Movement(np.inf)})
-    page = open_page(make_html(certified, y_true))
+    page = open_page(make_report(certified, y_true))
     shown = "return [...Report.page.assessed.radius]"
     assert page.run(shown) == certified.robust_radius.tolist()
     page.set("#radius-0-exact", 1.5)
@@ -619,7 +619,7 @@ def test_moved_sliders_leave_a_certified_accuracy_behind(
 ):
     assessment, y_true = assessed()
     selection = selection_for(assessment, certificate)
-    page = open_page(make_html(assessment, y_true, selection=selection))
+    page = open_page(make_report(assessment, y_true, selection=selection))
     hidden = "return document.querySelector('#uncertified').hidden"
     assert page.run(hidden)
     page.set("#radius-0", 600, "input")

@@ -5,10 +5,10 @@ import re
 import numpy as np
 import pytest
 
-from iknow import make_html
+from iknow import make_report
 from iknow.evaluation.comparison import Comparison
 from iknow.evaluation.risk import RiskCoverage
-from iknow.report import make_comparison_html
+from iknow.report import make_comparison_page
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def comparison():
 
 
 def test_a_page_of_its_own(comparison):
-    page = make_comparison_html(comparison, title="A & B")
+    page = make_comparison_page(comparison, title="A & B")
     assert page.startswith("<!doctype html>")
     assert "<title>A &amp; B</title>" in page
     assert "<script" not in page
@@ -39,7 +39,7 @@ def test_a_page_of_its_own(comparison):
 
 
 def test_the_figures_are_those_of_the_record(comparison):
-    page = make_comparison_html(comparison)
+    page = make_comparison_page(comparison)
     rows = re.findall(r'<tr><th scope="row">(.*?)</th>(.*?)</tr>', page)
     cells = {name: re.findall(r"<td>(?:<b>)?(.*?)(?:</b>)?</td>", row) for name, row in rows[:4]}
     mean = comparison.mean_wrong[1]
@@ -54,8 +54,8 @@ def test_the_figures_are_those_of_the_record(comparison):
 
 def test_as_a_section_of_the_report(comparison, assessed):
     assessment, y_true = assessed()
-    plain = make_html(assessment, y_true)
+    plain = make_report(assessment, y_true)
     assert 'id="comparison"' not in plain
-    page = make_html(assessment, y_true, comparison=comparison)
+    page = make_report(assessment, y_true, comparison=comparison)
     assert page.count('id="comparison"') == 1
     assert "&lt;script&gt;" in page

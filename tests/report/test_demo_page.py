@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from iknow import Assertion, evaluate
-from iknow.cli.demo import demonstrate, make_report
+from iknow.cli.demo import demonstrate, make_page
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +16,7 @@ def demonstration():
 
 @pytest.fixture
 def page(demonstration, open_page):
-    return open_page(make_report(demonstration))
+    return open_page(make_page(demonstration))
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,8 @@ import threading
 import pytest
 
 from iknow.errors import InputError
-from iknow.report.assembly import STATIC
+from iknow.report.assemble import STATIC, bundle
 from iknow.report.columns import has_mirror
-from iknow.report.modules import bundle
 from iknow.rules import RULES
 
 EXPORTS = """

@@ -12,9 +12,9 @@ import pytest
 from iknow import Assertion, Assessment, Ball, Evidence, RelativeBall, evaluate
 from iknow.errors import InputError
 from iknow.explain.picture import as_image
-from iknow.report import make_html
-from iknow.report.assembly import STATIC
-from iknow.report.choosing import MOST_EXTRAS
+from iknow.report import make_report
+from iknow.report.assemble import STATIC
+from iknow.report.columns import MOST_EXTRAS
 
 NUMPY = {
     "Float64Array": "<f8", "Float32Array": "<f4", "BigInt64Array": "<i8", "Int32Array": "<i4",
@@ -59,7 +59,7 @@ def large_assessment(n, n_classes=10, n_neighbors=20, layers=("hidden", "logits"
 
 def test_the_same_report_has_the_same_bytes(assessed):
     assessment, y_true = assessed()
-    assert make_html(assessment, y_true) == make_html(assessment, y_true)
+    assert make_report(assessment, y_true) == make_report(assessment, y_true)
 
 
 def test_it_is_one_file_with_nothing_from_elsewhere(digits_page):
@@ -81,7 +81,7 @@ def test_the_script_never_makes_markup_of_text():
 def test_labels_cannot_end_the_element_they_are_in(assessed):
     classes = np.array(["</script><script>x", "<!--<script>", "b", "c"])
     assessment, y_true = assessed(classes=classes)
-    html = make_html(assessment, y_true, title="</title><script>y")
+    html = make_report(assessment, y_true, title="</title><script>y")
     facts, _ = read_page(html)
     assert facts["classes"] == classes.tolist()
     assert html.count("<script") == 3  # facts, arrays and the page's own
@@ -91,7 +91,7 @@ def test_labels_cannot_end_the_element_they_are_in(assessed):
 
 def test_all_samples_of_a_small_report_are_in_it_in_full_precision(assessed):
     assessment, y_true = assessed(n=70)
-    facts, arrays = read_page(make_html(assessment, y_true))
+    facts, arrays = read_page(make_report(assessment, y_true))
     assert facts["n"] == 70
     assert not facts["sampled"]
     np.testing.assert_array_equal(arrays["index"], np.arange(70))
@@ -107,7 +107,7 @@ def test_a_hundred_thousand_samples_are_drawn_from_and_it_says_so():
     assessment, y_true = large_assessment(100_000)
     wrong = (assessment.belief != y_true) & (assessment.assertion == Assertion.IK)
     started = time.perf_counter()
-    html = make_html(assessment, y_true)
+    html = make_report(assessment, y_true)
     assert time.perf_counter() - started < 30
     assert len(html.encode()) < 9_500_000
     facts, arrays = read_page(html)
@@ -130,7 +130,7 @@ def test_a_hundred_thousand_samples_are_drawn_from_and_it_says_so():
 def test_the_draw_depends_on_the_seed_alone():
     assessment, y_true = large_assessment(500, n_neighbors=0)
     one, again, other = (
-        read_page(make_html(assessment, y_true, max_samples=50, random_state=seed))[1]["index"]
+        read_page(make_report(assessment, y_true, max_samples=50, random_state=seed))[1]["index"]
         for seed in (0, 0, 1)
     )
     np.testing.assert_array_equal(one, again)
@@ -144,7 +144,7 @@ def test_ten_thousand_samples_with_images_stay_below_ten_megabytes():
     images = (
         strokes[rng.integers(200, size=12_000)] * rng.integers(90, 255, (12_000, 1, 1))
     ).astype(np.uint8)
-    html = make_html(assessment, y_true, samples=images[:10_000], training=images[2_000:])
+    html = make_report(assessment, y_true, samples=images[:10_000], training=images[2_000:])
     assert len(html.encode()) < 9_500_000
     facts, arrays = read_page(html)
     assert facts["n"] == 10_000
@@ -154,9 +154,9 @@ def test_ten_thousand_samples_with_images_stay_below_ten_megabytes():
 def test_pictures_give_way_to_evidence_and_the_wrong_iks_keep_theirs(assessed):
     assessment, y_true = assessed(n=300)
     noise = np.random.default_rng(0).integers(0, 255, (300, 40, 40)).astype(np.uint8)
-    whole = make_html(assessment, y_true)
+    whole = make_report(assessment, y_true)
     room = len(whole.encode()) + 400_000
-    html = make_html(assessment, y_true, samples=noise, max_bytes=room)
+    html = make_report(assessment, y_true, samples=noise, max_bytes=room)
     assert len(html.encode()) <= room
     facts, arrays = read_page(html)
     pictured = arrays["samplePictures"] >= 0
@@ -171,7 +171,7 @@ def test_pictures_give_way_to_evidence_and_the_wrong_iks_keep_theirs(assessed):
 def test_too_much_evidence_is_drawn_from_as_well():
     assessment, y_true = large_assessment(5_000, n_classes=40)
     by_class = assessment.under(dict.fromkeys(assessment.evidence, RelativeBall(1.6, 0.9)))
-    html = make_html(by_class, y_true, max_bytes=1_500_000)
+    html = make_report(by_class, y_true, max_bytes=1_500_000)
     assert len(html.encode()) <= 1_500_000
     facts, _ = read_page(html)
     assert facts["sampled"]
@@ -182,7 +182,7 @@ def test_training_samples_come_from_a_mapping_too(assessed):
     assessment, y_true = assessed(n=30)
     rows = np.unique(assessment.evidence["hidden"].exemplars)
     training = {int(row): np.full((3, 3), row / 80) for row in rows[:10]}
-    _, arrays = read_page(make_html(assessment, y_true, training=training))
+    _, arrays = read_page(make_report(assessment, y_true, training=training))
     assert 0 < len(arrays["trainingRows"]) <= 10
     assert set(arrays["trainingRows"].tolist()) <= set(training)
 
@@ -190,23 +190,23 @@ def test_training_samples_come_from_a_mapping_too(assessed):
 def test_what_cannot_be_reported_is_refused(assessed):
     assessment, y_true = assessed(n=10)
     with pytest.raises(InputError, match="a page needs an Assessment"):
-        make_html(evaluate(assessment, y_true))
+        make_report(evaluate(assessment, y_true))
     with pytest.raises(InputError, match="10 inputs that were assessed; got 9"):
-        make_html(assessment, y_true, samples=np.zeros((9, 2)))
+        make_report(assessment, y_true, samples=np.zeros((9, 2)))
     with pytest.raises(InputError, match="one label for each of the 10"):
-        make_html(assessment, y_true[:9])
+        make_report(assessment, y_true[:9])
     with pytest.raises(InputError, match="max_samples must be >= 1; got 0"):
-        make_html(assessment, y_true, max_samples=0)
+        make_report(assessment, y_true, max_samples=0)
     with pytest.raises(InputError, match="the assessment is empty"):
-        make_html(assessment[:0])
+        make_report(assessment[:0])
     with pytest.raises(InputError, match="max_bytes"):
-        make_html(assessment, y_true, max_bytes=1000)
+        make_report(assessment, y_true, max_bytes=1000)
 
 
 def test_pictures_are_the_samples(assessed):
     assessment, y_true = assessed(n=4)
     images = np.arange(4 * 6).reshape(4, 6) / 24
-    html = make_html(assessment, y_true, samples=images, renderer=as_image(2, 3))
+    html = make_report(assessment, y_true, samples=images, renderer=as_image(2, 3))
     _, arrays = read_page(html)
     part = gzip.decompress(
         base64.b64decode(re.search(r'id="pictures-0">(.*?)</script>', html, re.S)[1])

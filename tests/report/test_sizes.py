@@ -8,7 +8,7 @@ import numpy as np
 
 from iknow import Assertion, Assessment, Ball, Evidence, RelativeBall, evaluate
 from iknow.explain.picture import as_features
-from iknow.report import make_html
+from iknow.report import make_report
 
 EVIL = [
     "</script><script>document.title='run'</script>", "<img src=x onerror=document.title='run'>",
@@ -48,7 +48,7 @@ def many_classes(n, n_classes, rule=None):
 def test_classes_beyond_65535_are_called_by_their_names(open_page):
     assessment, y_true = many_classes(60, 100_000)
     assert (assessment.belief_codes > 65_535).any()
-    html = make_html(assessment, y_true)
+    html = make_report(assessment, y_true)
     assert len(html) < 300_000
     page = open_page(html)
     page.set("#order", "index")
@@ -70,13 +70,13 @@ def test_classes_beyond_65535_are_called_by_their_names(open_page):
 
 def test_many_classes_with_reaches_of_their_own_keep_them(open_page):
     assessment, y_true = many_classes(30, 2_000, RelativeBall(1.0, 0.5))
-    page = open_page(make_html(assessment, y_true))
+    page = open_page(make_report(assessment, y_true))
     assert page.run("return [...Report.page.assessed.assertion]") == assessment.assertion.tolist()
 
 
 def test_without_the_truth_many_classes_are_listed_by_how_often_they_were_said(open_page):
     assessment, _ = many_classes(50, 70_000)
-    page = open_page(make_html(assessment))
+    page = open_page(make_report(assessment))
     listed = page.run(
         "return [...document.querySelectorAll('#matrices tbody th')].map(cell => cell.textContent)"
     )
@@ -91,7 +91,7 @@ def test_names_of_all_kinds_are_text_and_nothing_else(assessed, open_page):
     )
     samples, named = np.array([EVIL] * 60, dtype=object), as_features(EVIL)
     title = EVIL[0] + "\udfff"
-    html = make_html(assessment, y_true, samples=samples, renderer=named, title=title, notes=EVIL)
+    html = make_report(assessment, y_true, samples=samples, renderer=named, title=title, notes=EVIL)
     html.encode()  # no half of a pair is left
     page = open_page(html)
     assert page.run("return document.title").startswith("</script>")
@@ -111,7 +111,7 @@ def test_cells_of_5000_characters_take_the_room_of_200(assessed):
     rng = np.random.default_rng(0)
     cells = rng.integers(97, 123, size=(400, 8, 5000), dtype=np.uint32).view("<U5000")[:, :, 0]
     tracemalloc.start()
-    page = make_html(assessment, y_true, samples=cells.astype(object))
+    page = make_report(assessment, y_true, samples=cells.astype(object))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert len(page) < 1_200_000  # 400 x 8 x 5000 letters of noise would be over 10 MB
@@ -123,9 +123,9 @@ def test_any_value_can_be_a_feature(assessed):
     for value in (np.inf, -np.inf, np.nan, 1e308, 10**400, 10**5000, 1j, None):
         samples = np.empty((3, 2), dtype=object)
         samples[:] = [value, "text"]
-        make_html(assessment, y_true, samples=samples, training=samples).encode()
-    make_html(assessment, y_true, samples=np.full((3, 4, 4), 1.7e308) * [1, -1, 1, -1]).encode()
-    make_html(assessment, y_true, samples=np.full((3, 1, 4), 1.7e308) * [1, -1, 1, -1]).encode()
+        make_report(assessment, y_true, samples=samples, training=samples).encode()
+    make_report(assessment, y_true, samples=np.full((3, 4, 4), 1.7e308) * [1, -1, 1, -1]).encode()
+    make_report(assessment, y_true, samples=np.full((3, 1, 4), 1.7e308) * [1, -1, 1, -1]).encode()
 
 
 def test_samples_without_an_answer_are_neither_right_nor_wrong(assessed, open_page):
@@ -141,7 +141,7 @@ def test_samples_without_an_answer_are_neither_right_nor_wrong(assessed, open_pa
         neighborhoods=assessment.neighborhoods,
         invalid=invalid,
     )
-    page = open_page(make_html(silent, y_true))
+    page = open_page(make_report(silent, y_true))
     report = evaluate(silent, y_true)
     assert page.text("#accuracy-IDK") == f"{100 * report.accuracy(Assertion.IDK):.1f}%"
     assert page.text("#accuracy-all") == f"{100 * report.overall_accuracy:.1f}%"

@@ -7,9 +7,8 @@ import pytest
 
 from iknow import Assertion, Ball, evaluate
 from iknow.core.robustness import Movement
-from iknow.report import make_html
-from iknow.report.promises import describe_certificate, holds_here
-from iknow.report.words import summarise
+from iknow.report import make_report
+from iknow.report.words import describe_certificate, holds_here, summarise
 from tests.oracles import make_levels
 
 
@@ -46,7 +45,7 @@ def test_a_certificate_for_each_class(assessed, selection_for, certificate):
     told = words(assessment, y_true, selection_for(assessment, each))
     assert "of the IK predictions of each class" in told
     assert "Lower bounds by class: a 90.0%, <b> 80.0%." in told
-    html = make_html(assessment, y_true, selection=selection_for(assessment, each))
+    html = make_report(assessment, y_true, selection=selection_for(assessment, each))
     assert "&lt;b&gt; 80.0%" in html
 
 

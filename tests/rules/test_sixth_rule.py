@@ -15,7 +15,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
 
-from iknow import Ball, EpistemicClassifier, evaluate, make_html, register_rule
+from iknow import Ball, EpistemicClassifier, evaluate, make_report, register_rule
 from iknow.cli.app import app
 from iknow.cli.options import rule_by_name
 from iknow.core.assertion import Assertion, Reason
@@ -210,7 +210,7 @@ def test_it_is_reported(parts, tuned):
     assessment, y_true = tuned.assess(parts[2][0], k=8), parts[2][1]
     report = evaluate(assessment, y_true)
     assert report.f_ik == (assessment.assertion == Assertion.IK).mean()
-    page = make_html(assessment, y_true, selection=tuned.selection_)
+    page = make_report(assessment, y_true, selection=tuned.selection_)
     setting = describe_setting(assessment.neighborhoods["input"])
     text = repr(assessment.neighborhoods["input"])
     assert setting == {"rule": "Crowd", "text": text, "quorum": (1, 1)}

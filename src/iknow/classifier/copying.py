@@ -17,7 +17,7 @@ import numpy as np
 from iknow.core.arrays import Floats, Ints
 from iknow.core.evidence import Evidence
 from iknow.core.quorum import Contrast
-from iknow.models.lengths import norms
+from iknow.models.inputs import norms
 from iknow.search.layer import LayerIndex
 
 TOLERANCE = 1e-5

@@ -27,7 +27,7 @@ from iknow.errors import SelectionError
 from iknow.metrics import Euclidean, Metric
 from iknow.metrics.defaults import default_metric, warn_of_layers
 from iknow.models.adapt import is_estimator, is_to_be_trained
-from iknow.models.inputs import as_dense, count_samples, take_rows
+from iknow.models.inputs import count_samples, take_rows
 from iknow.models.labels import (
     as_labels,
     as_row_numbers,
@@ -35,10 +35,10 @@ from iknow.models.labels import (
     encode,
     find_classes,
 )
-from iknow.models.loaders import is_loader, warn_of_shuffling
 from iknow.models.model import Layer, Model, Role
+from iknow.models.numbers import as_dense
 from iknow.models.probe import Probe, make_probe
-from iknow.models.samples import Samples
+from iknow.models.samples import Samples, is_loader, warn_of_shuffling
 from iknow.rules import Ball
 from iknow.search.layer import LayerIndex, index_type
 from iknow.search.scratch import Folder
@@ -132,7 +132,7 @@ class FittingMixin(ReadingMixin):
         Args:
             X: n samples, in any form the model takes. Or a loader that yields them in batches, with
                 their labels: a torch DataLoader or Dataset, a Hugging Face dataset, or an iterator.
-                It is read once, one batch at a time (`iknow.models.loaders`).
+                It is read once, one batch at a time (`iknow.models.samples`).
             y: Labels of shape (n,), unless the loader yields them.
             rows: Numbers of shape (n,) that identify the samples. Default: their positions in X.
             folder: Keep the activations on disk, in this folder, for a training set that does not

@@ -18,7 +18,7 @@ from iknow.core.evidence import Evidence, discard_evidence, stack_evidence
 from iknow.core.rule import Rule
 from iknow.errors import InputError
 from iknow.explain.on_request import OnRequest
-from iknow.models.joining import join_observations, join_whole
+from iknow.models.joined import join_whole
 from iknow.models.model import Observation
 from iknow.models.samples import Samples
 from iknow.search.index import Index
@@ -101,7 +101,7 @@ def gather_evidence(
     if samples is not None and kept:
         whole = join_whole(searched(), samples.n_samples)
     else:
-        whole = join_observations([replace(o, activations={}) for o in searched()])
+        whole = join_whole([replace(o, activations={}) for o in searched()])
     return Findings(whole, {layer: stack_evidence(parts) for layer, parts in evidence.items()})
 
 

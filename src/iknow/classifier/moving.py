@@ -40,7 +40,7 @@ from iknow.explain.on_request import OnRequest
 from iknow.metrics.lipschitz import FLOAT32_ROUNDING, ROUND_UP
 from iknow.metrics.metric import Minkowski, check_promises, lp_norms
 from iknow.metrics.rounding import SMALLEST
-from iknow.models.lengths import Sizes, as_rows, norms
+from iknow.models.inputs import Sizes, as_rows, norms
 from iknow.models.model import Model, promised_sensitivity
 from iknow.search.layer import LayerIndex
 

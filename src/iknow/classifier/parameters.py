@@ -24,7 +24,7 @@ from iknow.metrics import Metric
 from iknow.metrics.defaults import SHORT_NAMES
 from iknow.metrics.sklearn_parts import unwrap
 from iknow.models.adapt import has_base
-from iknow.models.foreign import as_pandas
+from iknow.models.numbers import as_pandas
 from iknow.rules import RelativeBall
 from iknow.selection import Selection
 

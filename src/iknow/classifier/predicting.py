@@ -25,7 +25,7 @@ from iknow.core.arrays import Floats
 from iknow.core.level import are_probabilities
 from iknow.models.adapt import is_estimator
 from iknow.models.inputs import own_copy
-from iknow.models.joining import join_observations
+from iknow.models.joined import join_whole
 from iknow.models.probe import Probe
 
 
@@ -61,7 +61,7 @@ class PredictingMixin(TuningMixin):
         parts = [self.model_.observe(batch, ()) for batch in self._batches(X)]
         for part in parts:
             gathering.check_columns(part.scores.shape[1], self._n_columns)
-        observation = join_observations(parts)
+        observation = join_whole(parts)
         gathering.check_answered(observation.belief)
         if is_estimator(self.model) or self._gives_probabilities(observation.scores):
             return observation.scores

@@ -14,7 +14,7 @@ from iknow.core.rule import Rule
 from iknow.core.text import as_flag
 from iknow.metrics import Metric
 from iknow.models.adapt import OPTIONS, as_model, is_estimator
-from iknow.models.joining import observe_all
+from iknow.models.joined import observe_all
 from iknow.models.labels import as_vector, name_positions
 from iknow.models.model import Model, Observation
 from iknow.models.precomputed import PrecomputedModel

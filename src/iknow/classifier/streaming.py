@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from iknow.core.arrays import Floats32, Ints
-from iknow.errors import InputError, LayerError
+from iknow.errors import InputError
 from iknow.metrics import Metric
-from iknow.models.joining import join_observations
+from iknow.models.joined import check_width, join_whole, only_width
 from iknow.models.model import Model, Observation
 from iknow.models.samples import Samples
 from iknow.pages import read_through
@@ -59,13 +59,9 @@ def observe_to_disk(
             files[layer].append(layer, values)
         widths.add(part.scores.shape[1])
         rest.append(replace(part, scores=np.empty((len(part), 0)), activations={}))
-    if len(widths) != 1:
-        raise InputError(
-            f"the scores must have a column for each class; got {min(widths)} columns for some "
-            f"samples and {max(widths)} for others"
-        )
+    width = only_width(widths)
     activations = {layer: file.rows() for layer, file in files.items()}
-    return replace(join_observations(rest), activations=activations), widths.pop()
+    return replace(join_whole(rest), activations=activations), width
 
 
 def check_first(batches: Iterable[Any], samples: Samples) -> Iterator[Any]:
@@ -84,11 +80,7 @@ class Spool:
 
     def append(self, layer: str, values: Floats32) -> None:
         """Add rows of shape (n, n_features)."""
-        if values.shape[1] != self._width:
-            raise LayerError(
-                f"layer {layer!r} gives {values.shape[1]} features for some samples and "
-                f"{self._width} for others: choose a layer of fixed size"
-            )
+        check_width(layer, values, self._width)
         self._file.write(values.astype(np.float32, copy=False), 4 * self._n * self._width)
         self._n += len(values)
 

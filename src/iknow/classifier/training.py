@@ -20,9 +20,8 @@ from iknow.classifier.gathering import check_valid
 from iknow.core.arrays import Ints, Labels
 from iknow.core.text import as_real, names, shown
 from iknow.errors import InputError, RefusedError
-from iknow.models.apart import ORDINARY, find_kinds
-from iknow.models.booster import is_refusal
-from iknow.models.inputs import own_copy, take_rows
+from iknow.models.inputs import ORDINARY, own_copy, take_rows
+from iknow.models.refused import find_kinds, is_refusal
 
 
 def seeded_clone(estimator: Any, random_state: Any) -> Any:

@@ -24,7 +24,7 @@ from iknow.errors import InputError
 from iknow.explain.assessment import Assessment
 from iknow.explain.explanation import Explanation
 from iknow.explain.picture import as_image
-from iknow.report import USUAL_NEIGHBORS, make_html
+from iknow.report import USUAL_NEIGHBORS, make_report
 from iknow.rules import BallElseNearest, BallWithNearest, Nearest
 from iknow.search.threads import single_threaded_blas
 from iknow.selection import match_k, match_threshold
@@ -121,12 +121,12 @@ def train(digits: Digits, random_state: int) -> Any:
         return network.fit(*digits.train)
 
 
-def make_report(demonstration: Demonstration) -> str:
+def make_page(demonstration: Demonstration) -> str:
     """A page of the clean digits and the unseen one, with all their evidence."""
     digits, classifier = demonstration.digits, demonstration.classifier
     parts = [digits.conditions[name] for name in ("clean", UNSEEN)]
     images, y_true = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return make_html(
+    return make_report(
         classifier.assess(images, k=USUAL_NEIGHBORS),
         y_true,
         samples=images,

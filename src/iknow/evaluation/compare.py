@@ -48,8 +48,8 @@ from iknow.evaluation.risk import (
     risk_coverage,
     split_validation,
 )
-from iknow.models.inputs import count_samples, cut_batches
-from iknow.models.joining import join_whole
+from iknow.models.inputs import cut_batches
+from iknow.models.joined import observe_inputs
 from iknow.models.labels import as_labels, as_vector, encode
 from iknow.models.model import Model
 from iknow.models.numbers import as_numbers
@@ -225,8 +225,7 @@ class Observer:
         """What the model makes of samples, and which it cannot answer, of shape (n,)."""
         prepared = self.model.prepare(X)
         layers = [name for name in (self.input, self.hidden, self.logits) if name is not None]
-        parts = (self.model.observe(batch, layers) for batch in cut_batches(prepared))
-        said = join_whole(parts, count_samples(prepared))
+        said = observe_inputs(self.model, prepared, layers)
         logits: Floats = said.scores
         if self.logits is not None:
             logits = said.activations[self.logits].astype(np.float64)

@@ -15,11 +15,10 @@ import numpy as np
 
 from iknow.core.text import shown
 from iknow.errors import IknowError, InputError, RefusedError
-from iknow.models.apart import observe_if_taken
-from iknow.models.fields import Fields, as_fields
-from iknow.models.inputs import count_samples, own_copy
+from iknow.models.inputs import Fields, as_fields, count_samples, own_copy
 from iknow.models.model import Layer, Model, Observation, check_layers, make_observation
 from iknow.models.numbers import NUMERIC_KINDS, as_array, as_numbers, is_sparse
+from iknow.models.refused import observe_if_taken
 
 EMBEDDING = "embedding"
 

@@ -20,11 +20,11 @@ import numpy as np
 
 from iknow.core.arrays import Bools
 from iknow.errors import IknowError, InputError, LayerError, RefusedError
-from iknow.models.apart import observe_apart
-from iknow.models.fields import Fields, as_fields
+from iknow.models.inputs import Fields, as_fields
 from iknow.models.model import Layer, Model, Observation, check_layers, make_observation
 from iknow.models.numbers import as_numbers
 from iknow.models.pooling import Pooling
+from iknow.models.refused import observe_apart
 from iknow.models.scores import as_columns, check_scores, find_output
 
 ENTERS = ".input"  # after the name of a layer: what enters it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -55,33 +56,23 @@ def as_vector(values: Any, what: str, *, column: bool = False) -> Labels:
             f"{what} must hold labels that are text or numbers; got dtype {array.dtype}: convert "
             f"them, for example with {what}.astype(str)"
         )
-    _check_present(array, what)
-    if array.dtype.kind != "O":
+    if array.dtype.kind not in "fO":
         return array
-    labels = _from_objects(array, what)
-    _check_present(labels, what)
-    return array if labels.dtype.kind == "U" and not given else labels
-
-
-def _check_present(labels: Labels, what: str) -> None:
-    """Refuse missing labels and non-finite numbers; the error names the first row."""
-    if labels.dtype.kind == "O":
-        missing = np.array([is_missing(label) for label in labels.tolist()], dtype=bool)
-    elif labels.dtype.kind == "f":
-        missing = ~np.isfinite(labels)
-    else:
-        return
-    if missing.any():
-        row = int(missing.argmax())
-        raise InputError(f"{what} must hold labels; row {row} is {name(labels[row])}: remove it")
-
-
-def _from_objects(array: Labels, what: str) -> Labels:
-    """Objects as an array, all of them text or all of them numbers."""
     plain = [
         label.item() if hasattr(label, "item") and getattr(label, "ndim", None) == 0 else label
         for label in array.tolist()
     ]
+    for row, label in enumerate(plain):
+        if is_missing(label) or (isinstance(label, float) and math.isinf(label)):
+            raise InputError(f"{what} must hold labels; row {row} is {name(label)}: remove it")
+    if array.dtype.kind == "f":
+        return array
+    labels = _from_plain(plain, what)
+    return array if labels.dtype.kind == "U" and not given else labels
+
+
+def _from_plain(plain: list[Any], what: str) -> Labels:
+    """Labels as an array, all of them text or all of them numbers; none is rounded."""
     if not (
         all(isinstance(label, str) for label in plain)
         or all(isinstance(label, (bool, int, float)) for label in plain)
@@ -90,25 +81,20 @@ def _from_objects(array: Labels, what: str) -> Labels:
         raise InputError(
             f"{what} must hold labels that are all text or all numbers; got {', '.join(kinds[:5])}"
         )
-    whole = all(isinstance(label, int) for label in plain)
-    bools = all(isinstance(label, bool) for label in plain)
-    labels = _as_whole_numbers(plain) if whole and not bools else np.array(plain)
-    if labels is None or labels.tolist() != plain:
+    dtype = None
+    if all(isinstance(x, int) for x in plain) and not all(isinstance(x, bool) for x in plain):
+        dtype = np.int64 if max(plain) < 2**63 else np.uint64
+    try:
+        labels = np.array(plain, dtype=dtype)
+        fits = labels.tolist() == plain
+    except OverflowError:
+        fits = False
+    if not fits:
         raise InputError(
             f"{what} holds labels that do not fit in an array: integers beyond 64 bits, or text "
             "that ends in a NUL character"
         )
     return labels
-
-
-def _as_whole_numbers(plain: list[int]) -> Labels | None:
-    """Integers as they are; numpy by itself would round large ones to floats."""
-    for dtype in (np.int64, np.uint64):
-        try:
-            return np.array(plain, dtype=dtype)
-        except OverflowError:
-            continue
-    return None
 
 
 def as_row_numbers(rows: Any, n_samples: int) -> Ints:
@@ -193,11 +179,11 @@ def name_positions(labels: Labels, classes: Labels) -> Labels:
 
 def encode(y: Labels, classes: Labels, what: str) -> Ints:
     """The position of each label in `classes`, of shape (n,)."""
-    codes = positions_of(y, classes)
-    unknown = codes == UNKNOWN
-    if unknown.any():
+    codes, new = encode_all(y, classes)
+    if new:
+        unknown = np.unique(y[codes >= len(classes)])
         raise InputError(
-            f"{what} holds labels the classifier does not know: {_some(np.unique(y[unknown]))}. "
+            f"{what} holds labels the classifier does not know: {_some(unknown)}. "
             f"It knows {_some(classes)}"
         )
     return codes
@@ -217,11 +203,11 @@ def extend_classes(classes: Labels, new: tuple[Any, ...]) -> Labels:
     if not new:
         return classes
     found = as_vector(list(new), "labels of new classes")
-    kinds = {"O": "U", "u": "i"}
-    same = kinds.get(classes.dtype.kind, classes.dtype.kind) == kinds.get(
-        found.dtype.kind, found.dtype.kind
+    known, added = (
+        {"O": "U", "u": "i"}.get(labels.dtype.kind, labels.dtype.kind)
+        for labels in (classes, found)
     )
-    if not same and (classes.dtype.kind, found.dtype.kind) not in (("f", "i"), ("f", "u")):
+    if added != known and (known, added) != ("f", "i"):
         raise InputError(
             f"y holds new labels of another kind than those that the classifier knows: "
             f"{_some(found)}. It knows {_some(classes)}"

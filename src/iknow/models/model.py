@@ -22,7 +22,7 @@ from iknow.core.rule import replaced_methods, speaks_for
 from iknow.errors import InputError, LayerError
 from iknow.metrics.lipschitz import FLOAT32_ROUNDING, ROUND_UP
 from iknow.metrics.metric import LEAVES
-from iknow.models.lengths import Sizes
+from iknow.models.inputs import Sizes
 from iknow.models.numbers import as_numbers
 
 Role = Literal["input", "table", "middle", "hidden", "output", "leaves"]

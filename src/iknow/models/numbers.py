@@ -1,12 +1,22 @@
-"""Numbers: every array comes in through here.
+"""Numbers: every array, table and list that a user passes comes in through here.
 
 What numpy would silently drop or reinterpret (a mask, a date, an imaginary part) is an error here.
+
+scikit-learn knows pandas best, so tables and columns of polars, Arrow and others become those of
+pandas; narwhals keeps names, categories and missing values. We recognize them by the interface
+through which all of them share their memory, so that none of their packages is imported here.
+
+Samples need not be rows of numbers: a pipeline may begin with a step that reads texts, dicts or
+lists of words, such as TfidfVectorizer or DictVectorizer. They come in a list, a Series or an array
+with one axis. Numbers with one axis stay an error: nobody can tell whether they are one sample or
+one feature.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from numbers import Real
+from numbers import Number, Real
 from typing import Any
 
 import numpy as np
@@ -14,12 +24,15 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from iknow.core.text import shown
-from iknow.errors import InputError
-from iknow.models.foreign import as_pandas
+from iknow.errors import InputError, MissingExtraError
+from iknow.locking import unforked
 
 NUMERIC_KINDS = "fiub"  # numpy's letters for floats, signed and unsigned integers, and bools
+NO_OBJECTS = "fiubcmM"  # numpy's letters for all that is a number or a time
+OBJECTS = (str, bytes, Mapping)
 COMMON = frozenset(map(np.dtype, ("float32", "float64", "int64")))
 MISSING_TYPES = ("NoneType", "NAType", "NaTType", "MaskedConstant")
+SHARED_MEMORY = ("__arrow_c_stream__", "__arrow_c_array__", "__narwhals_dataframe__")
 
 
 def as_array(values: Any, what: str, error: type[InputError] = InputError) -> NDArray[Any]:
@@ -36,7 +49,7 @@ def as_array(values: Any, what: str, error: type[InputError] = InputError) -> ND
         raise error(f"{what} must be dense; got a sparse matrix: use {what}.toarray()")
     if isinstance(values, (list, tuple)) and any(map(np.ma.isMaskedArray, values)):
         values = np.ma.stack(values)  # numpy would drop the masks of the parts
-    check_unmasked(values, what, error)
+    _check_unmasked(values, what, error)
     try:
         array = np.asarray(values)
     except Exception as cause:  # the object may raise anything
@@ -67,7 +80,72 @@ def as_numbers(values: Any, what: str, error: type[InputError] = InputError) -> 
         return array.astype(np.float64) if array.dtype.itemsize > 8 else array
 
 
-def check_unmasked(values: Any, what: str, error: type[InputError] = InputError) -> None:
+def as_dense(inputs: Any) -> Any:
+    """Samples as scikit-learn takes them.
+
+    A data frame, and a Series of text, as it is; tables of polars and Arrow as a data frame; a
+    sparse matrix as one whose rows can be taken; texts, dicts and lists of words as an array of
+    shape (n,); anything else as an array of shape (n, ...). Columns by name, as a dataset yields
+    them, are a data frame, or the only one of them.
+    """
+    if is_sparse(inputs) and inputs.ndim == 2:  # first, as one format of them is a dict
+        return inputs.tocsr()
+    if isinstance(inputs, Mapping):
+        return as_dense(next(iter(inputs.values()))) if len(inputs) == 1 else _as_frame(inputs)
+    inputs = as_pandas(inputs)
+    if hasattr(inputs, "iloc") and inputs.ndim == 2:
+        return inputs
+    if (objects := _as_objects(inputs)) is not None:
+        return objects
+    array = as_array(inputs, "X")
+    if array.dtype.kind == "c":  # in scikit-learn's words
+        raise InputError(f"Complex data not supported: X must be real; got {array.dtype}")
+    if array.dtype.kind in "mMV":
+        raise InputError(
+            f"X must hold numbers or text; got dtype {array.dtype}: turn dates into numbers, or "
+            "pass a data frame to a pipeline that does"
+        )
+    if array.ndim < 2:
+        raise InputError(
+            "inputs must be text, or numbers of shape (n_samples, n_features); got "
+            f"{array.shape}. Reshape your data by X.reshape(-1, 1) if it has one feature, "
+            "X.reshape(1, -1) if it is one sample"
+        )
+    return array
+
+
+def as_pandas(values: Any, what: str = "X") -> Any:
+    """A table of another package as a data frame, a column as a Series; anything else as it is."""
+    is_query = hasattr(values, "collect") and hasattr(values, "collect_schema")
+    if is_query and not hasattr(values, "__len__"):  # polars' LazyFrame
+        raise InputError(f"{what} is a query that has not run yet: pass {what}.collect()")
+    is_known = isinstance(values, type) or hasattr(values, "iloc")
+    if is_known or not any(hasattr(values, name) for name in SHARED_MEMORY):
+        return values
+    try:
+        return _read_table(values).to_pandas()
+    except ImportError as error:  # narwhals itself needs no pandas
+        extra = "pandas" if "pandas" in str(error) else "tables"
+        raise MissingExtraError("reading tables of polars and Arrow", extra) from error
+    except Exception as error:  # a foreign object may raise anything
+        kind = type(values)
+        raise InputError(
+            f"{what} is a {kind.__module__.partition('.')[0]} {kind.__name__} that cannot be read "
+            f"as a table ({error}): pass an array or a data frame"
+        ) from error
+
+
+def _read_table(values: Any) -> Any:
+    """What has a method to_pandas: what narwhals makes of it, or an Arrow array itself."""
+    with unforked():
+        import narwhals as nw  # only users of such tables load it
+    try:
+        return nw.from_native(values, allow_series=True)
+    except TypeError:  # a batch of an Arrow table, or another table that Arrow can read
+        return nw.from_arrow(values, backend="pyarrow") if hasattr(values, "schema") else values
+
+
+def _check_unmasked(values: Any, what: str, error: type[InputError]) -> None:
     """Refuse masked entries: the numbers below a mask mean nothing."""
     if not np.ma.isMaskedArray(values):
         return
@@ -84,6 +162,11 @@ def check_unmasked(values: Any, what: str, error: type[InputError] = InputError)
 def is_sparse(values: Any) -> bool:
     """Whether this is a sparse matrix or array of scipy, in any format."""
     return bool(issparse(values))
+
+
+def is_number(dtype: Any) -> bool:
+    """Whether a column of this dtype, of numpy or pandas, holds numbers."""
+    return getattr(dtype, "kind", "O") in NUMERIC_KINDS and not hasattr(dtype, "categories")
 
 
 def is_missing(value: Any) -> bool:
@@ -105,14 +188,12 @@ def _tensor_to_array(tensor: Any) -> Any:
 
 def _frame_to_array(frame: Any, what: str, error: type[InputError]) -> NDArray[Any]:
     """A data frame or one of its columns as numbers, column by column if dtypes differ."""
-    kinds = [getattr(frame, "dtype", None)] if frame.ndim == 1 else list(frame.dtypes)
-    if all(isinstance(kind, np.dtype) and kind.kind in NUMERIC_KINDS for kind in kinds):
-        return np.asarray(frame)
     if frame.ndim == 1:
-        kind = getattr(kinds[0], "kind", "O")
-        if isinstance(kinds[0], np.dtype) or kind not in NUMERIC_KINDS:
-            return np.asarray(frame)
-        return np.asarray(frame.to_numpy(dtype=np.float64, na_value=np.nan))
+        has_mask = is_number(frame.dtype) and not isinstance(frame.dtype, np.dtype)
+        found = frame.to_numpy(dtype=np.float64, na_value=np.nan) if has_mask else frame
+        return np.asarray(found)
+    if all(isinstance(kind, np.dtype) and kind.kind in NUMERIC_KINDS for kind in frame.dtypes):
+        return np.asarray(frame)
     columns = [
         as_numbers(frame.iloc[:, j], f"column {name!r} of {what}", error)
         for j, name in enumerate(frame.columns)
@@ -137,3 +218,63 @@ def _objects_to_floats(
         except OverflowError:
             found[place] = np.inf if value > 0 else -np.inf
     return found
+
+
+def _as_frame(columns: Mapping[str, Any]) -> Any:
+    """Columns by name as a data frame."""
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise MissingExtraError("reading columns by name", "pandas") from error
+    try:
+        return pd.DataFrame(
+            {k: v.detach().cpu().numpy() if hasattr(v, "detach") else v for k, v in columns.items()}
+        )
+    except (ValueError, TypeError) as error:
+        raise InputError(f"columns by name must be of one length and one axis: {error}") from error
+
+
+def _as_objects(inputs: Any) -> Any:
+    """Texts, dicts and lists of words as an array of shape (n,), a Series as it is, else None.
+
+    It refuses a mixture of objects and numbers.
+    """
+    if isinstance(inputs, (list, tuple)):
+        lists = all(isinstance(item, (list, tuple)) for item in inputs)
+        uneven = lists and len(set(map(len, inputs))) > 1  # of one length they are a table
+        of_words = uneven and all(isinstance(word, str) for item in inputs for word in item)
+        if not of_words and not any(isinstance(item, OBJECTS) for item in inputs):
+            return None
+        _are_objects(found := as_object_array(inputs))
+        return found
+    if not isinstance(inputs, np.ndarray) and not hasattr(inputs, "iloc"):
+        return None
+    kind = getattr(inputs.dtype, "kind", "O")
+    if inputs.ndim != 1 or kind in NO_OBJECTS or np.ma.isMaskedArray(inputs):
+        return None
+    if not _are_objects(np.asarray(inputs, dtype=object)) and inputs.dtype == object:
+        return None
+    return inputs.astype(object) if kind == "T" else inputs
+
+
+def as_object_array(items: Sequence[Any]) -> NDArray[Any]:
+    """Each item as it is, in an array of shape (n,); numpy would look into lists, and pad texts."""
+    found = np.empty(len(items), dtype=object)
+    for i, item in enumerate(items):
+        found[i] = item
+    return found
+
+
+def _are_objects(objects: NDArray[Any]) -> bool:
+    """Whether none is a number, and not all are missing; `InputError` if only some are numbers."""
+    missing = np.array([is_missing(each) for each in objects], dtype=bool)
+    numbers = np.array([isinstance(each, Number) for each in objects], dtype=bool) & ~missing
+    if not numbers.any():
+        return bool(len(objects) == 0 or not missing.all())
+    if (numbers | missing).all():
+        return False
+    row = int(numbers.argmax())
+    raise InputError(
+        f"X must hold text in every row; row {row} is {shown(objects[row], 60)} of type "
+        f"{type(objects[row]).__name__} (rows affected: {int(numbers.sum())})"
+    )

@@ -21,11 +21,11 @@ import numpy as np
 
 from iknow.core.arrays import Floats, Ints
 from iknow.errors import BundleError
-from iknow.models.inputs import choose_rows, count_samples, cut_batches
-from iknow.models.joining import join_whole
+from iknow.models.inputs import choose_rows, count_samples, take_rows
+from iknow.models.joined import observe_inputs
 from iknow.models.model import Model, Observation
 from iknow.models.precomputed import PrecomputedModel
-from iknow.models.stored_inputs import restore_inputs, store_inputs, take_rows
+from iknow.models.stored_inputs import keep_rows, restore_inputs, store_inputs
 
 MOST_ROWS = 32
 MOST_BYTES = 1 << 20  # of all inputs, scores and activations
@@ -155,15 +155,14 @@ def make_probe(
     if isinstance(model, PrecomputedModel):
         return "it was made from precomputed outputs, without the model"
     places = choose_rows(codes, MOST_ROWS)
-    chosen = take_rows(inputs, places)
+    chosen = keep_rows(inputs, places)
     if chosen is None:
         return f"inputs of type {type(inputs).__name__} cannot be kept in a bundle"
     n = count_samples(chosen)
     try:
         whole = observe_inputs(model, chosen, layers, batch_size)
-        batches = [part for part in (np.arange(1), np.arange(1, n)) if len(part)]
-        taken = [take_rows(chosen, part) for part in batches]
-        parts = [observe_inputs(model, part, layers, batch_size) for part in taken]
+        cut = [take_rows(chosen, part) for part in (slice(1), slice(1, None))[:n]]
+        parts = [observe_inputs(model, part, layers, batch_size) for part in cut]
     except Exception as error:  # it may require a fixed batch size
         return f"the model cannot run on a few inputs at a time ({error})"
     tolerances = {}
@@ -183,14 +182,6 @@ def make_probe(
     if not len(kept):
         return f"one input with its scores and activations takes more than {MOST_BYTES:,} bytes"
     return Probe(take_rows(chosen, kept), whole[kept], tolerances, rows[places][kept])
-
-
-def observe_inputs(
-    model: Model, inputs: Any, layers: Sequence[str], batch_size: int | None = None
-) -> Observation:
-    """What a model says about prepared inputs, in batches of a size."""
-    batches = cut_batches(inputs, batch_size)
-    return join_whole((model.observe(batch, layers) for batch in batches), count_samples(inputs))
 
 
 def tables_of(observed: Observation) -> dict[str, Any]:

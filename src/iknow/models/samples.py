@@ -1,13 +1,19 @@
 """Samples: what the user passes to `fit`, `tune` and `assess`, as batches for the model.
 
-Data at hand, such as an array, is cut into batches. A loader makes its own
-(`iknow.models.loaders`). Both are read once, one batch after another, and of a batch we keep its
-labels and its sizes.
+Data at hand, such as an array, is cut into batches. A loader makes its own, and its data is never
+in memory as a whole: a torch `DataLoader` is read as it is, with its workers and its batch size; a
+`Dataset` gets one, in its own order; a Hugging Face dataset is cut into batches; anything else that
+can only be iterated, such as a generator, yields batches. A batch is `(inputs, labels)`, inputs
+alone, or a dict, in which `label` or `labels` are the labels and the rest are inputs.
+
+Both are read once, one batch after another, and of a batch we keep its labels and its sizes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -15,21 +21,35 @@ from typing import Any
 import numpy as np
 
 from iknow.core.arrays import Ints, Labels
+from iknow.core.text import names, shown
 from iknow.errors import InputError
-from iknow.models.inputs import choose_rows, count_samples, cut_batches, has_gaps
+from iknow.models.adapt import has_base
+from iknow.models.inputs import (
+    BATCH_OF_UNKNOWN_SIZE,
+    Sizes,
+    choose_rows,
+    container_of,
+    count_samples,
+    cut_batches,
+    join_sizes,
+    measure_later,
+)
 from iknow.models.labels import as_labels, as_vector, check_count
-from iknow.models.lengths import Sizes, join_sizes, measure_later
-from iknow.models.loaders import Loader, describe_nothing, find_loader, split_batch
-from iknow.models.stored_inputs import take_rows as copy_rows
+from iknow.models.numbers import OBJECTS
+from iknow.models.stored_inputs import keep_rows
 
+LABELS = ("labels", "label")  # in a batch that is a dict
 MOST_ROWS = 32  # inputs to keep of a loader, to recognize the model by
 
 
+@dataclass(eq=False)
 class Samples:
     """Batches of prepared inputs, to be read once; and what is known of them before and after.
 
     Attributes:
+        batches: The inputs and the labels, or None, of each batch that nobody has read yet.
         inputs: All prepared inputs, if they are at hand; else None.
+        given: The labels that the user passed beside the samples, if any.
         n_batches: How many batches there are; None if nobody knows.
         n_samples: How many samples there are; None while nobody knows.
         n_expected: About how many; None if nobody knows.
@@ -37,23 +57,17 @@ class Samples:
             their labels and positions; None if such inputs cannot be copied.
     """
 
-    def __init__(
-        self,
-        batches: Iterator[tuple[Any, Any]],
-        *,
-        inputs: Any = None,
-        labels: Labels | None = None,
-        n_batches: int | None = None,
-        n_samples: int | None = None,
-        n_expected: int | None = None,
-    ) -> None:
-        self.inputs, self.n_batches, self.n_expected = inputs, n_batches, n_expected
-        self.n_samples = n_samples
-        self.richest: tuple[Any, Labels, Ints] | None = None
-        self._batches, self._given = batches, labels
-        self._came: list[Labels] = []
-        self._sizes: list[Callable[[], Sizes]] = []
-        self._n_read = self._most_classes = 0
+    batches: Iterator[tuple[Any, Any]]
+    inputs: Any = None
+    given: Labels | None = None
+    n_batches: int | None = None
+    n_samples: int | None = None
+    n_expected: int | None = None
+    richest: tuple[Any, Labels, Ints] | None = None
+    _came: list[Labels] = field(default_factory=list)
+    _sizes: list[Callable[[], Sizes]] = field(default_factory=list)
+    _n_read: int = 0
+    _most_classes: int = 0
 
     def first(self) -> Any:
         """The inputs of the first batch, which `read` will yield again.
@@ -62,17 +76,18 @@ class Samples:
         that fit the data depend on it.
         """
         if self.inputs is not None:
-            self._batches = iter(every := list(self._batches))
-            return next((inputs for inputs, _ in every if has_gaps(inputs)), every[0][0])
-        batch = next(self._batches)
-        self._batches = chain([batch], self._batches)
+            self.batches = iter(every := list(self.batches))
+            gapped = (each for each, _ in every if container_of(each).has_gaps(each))
+            return next(gapped, every[0][0])
+        batch = next(self.batches)
+        self.batches = chain([batch], self.batches)
         return batch[0]
 
     def read(self, *, measuring: bool = False) -> Iterator[Any]:
         """The inputs of each batch; labels, and sizes if wanted, are kept before a model runs."""
         if measuring and self.inputs is not None:
             self._sizes.append(measure_later(self.inputs))
-        for inputs, labels in self._batches:
+        for inputs, labels in self.batches:
             n, start = count_samples(inputs), self._n_read
             self._n_read += n
             if labels is not None:
@@ -88,21 +103,21 @@ class Samples:
         """Remember what is wanted of a loader's batch that begins with sample `start`."""
         if measuring:
             self._sizes.append(measure_later(inputs))
-        known = self._came[-1:] if self._given is None else [self._given[start : self._n_read]]
+        known = self._came[-1:] if self.given is None else [self.given[start : self._n_read]]
         if not known or len(known[0]) != count_samples(inputs):
             return
         classes, codes = np.unique(known[0].astype(str), return_inverse=True)
         if len(classes) > self._most_classes:
             rows = choose_rows(codes, MOST_ROWS)
-            copied = copy_rows(inputs, rows)
+            copied = keep_rows(inputs, rows)
             self.richest = None if copied is None else (copied, known[0][rows], start + rows)
             self._most_classes = len(classes)
 
     @property
     def labels(self) -> Labels | None:
         """All labels, of shape (n,), as far as they are known: of a loader after `read`."""
-        if self._given is not None or not self._came:
-            return self._given
+        if self.given is not None or not self._came:
+            return self.given
         kinds = {"text" if part.dtype.kind in "OUS" else "numbers" for part in self._came}
         if len(kinds) > 1:
             raise InputError("the labels of some batches are text, those of others numbers")
@@ -134,46 +149,40 @@ def as_samples(
 ) -> Samples:
     """The samples of what the user passed.
 
-    prepare: turns inputs into what the model takes. takes_pairs: see `split_batch`.
+    prepare: turns inputs into what the model takes. takes_pairs: whether (scores, {layer:
+    activations}) are inputs.
     """
-    loader = find_loader(X, batch_size)
-    if loader is None:
+    if not is_loader(X):
         inputs = prepare(X)
         n = count_samples(inputs)
-        batches = cut_batches(inputs, batch_size)
-        return Samples(
-            ((batch, None) for batch in batches),
-            inputs=inputs,
-            labels=None if y is None else as_labels(y, n, "y"),
-            n_batches=len(batches),
-            n_samples=n,
-            n_expected=n,
-        )
-    return Samples(
-        _load(loader, prepare, ignores_labels=y is not None, takes_pairs=takes_pairs),
-        labels=None if y is None else as_vector(y, "y", column=True),
-        n_batches=loader.n_batches,
-        n_expected=loader.n_expected,
-    )
+        cut = cut_batches(inputs, batch_size)
+        given = None if y is None else as_labels(y, n, "y")
+        unlabeled = ((batch, None) for batch in cut)
+        return Samples(unlabeled, inputs, given, len(cut), n_samples=n, n_expected=n)
+    batches, n_batches, n_expected = _open_loader(X, batch_size)
 
+    def read() -> Iterator[tuple[Any, Any]]:
+        """The prepared inputs and the labels of each batch that holds samples."""
+        nothing = True
+        for number, batch in enumerate(batches):
+            try:
+                loaded, labels = _split_batch(batch, takes_pairs=takes_pairs)
+                prepared = prepare(loaded)
+                if count_samples(prepared) == 0:
+                    continue
+            except InputError as error:
+                raise InputError(f"batch {number} of the loader: {error}") from error
+            nothing = False
+            yield prepared, labels if y is None else None
+        if nothing:
+            is_spent = isinstance(X, Iterator)
+            advice = ". An iterator can be read only once: make a new one" if is_spent else ""
+            raise InputError(
+                f"{shown(X)} yields nothing: expected batches of (inputs, labels){advice}"
+            )
 
-def _load(
-    loader: Loader, prepare: Callable[[Any], Any], *, ignores_labels: bool, takes_pairs: bool
-) -> Iterator[tuple[Any, Any]]:
-    """The prepared inputs and the labels of each batch that holds samples."""
-    nothing = True
-    for number, batch in enumerate(loader.batches):
-        try:
-            inputs, labels = split_batch(batch, takes_pairs=takes_pairs)
-            prepared = prepare(inputs)
-            if count_samples(prepared) == 0:
-                continue
-        except InputError as error:
-            raise InputError(f"batch {number} of the loader: {error}") from error
-        nothing = False
-        yield prepared, None if ignores_labels else labels
-    if nothing:
-        raise InputError(describe_nothing(loader))
+    given = None if y is None else as_vector(y, "y", column=True)
+    return Samples(read(), given=given, n_batches=n_batches, n_expected=n_expected)
 
 
 def _labels_of_batch(labels: Any, n_samples: int) -> Labels:
@@ -181,3 +190,80 @@ def _labels_of_batch(labels: Any, n_samples: int) -> Labels:
     if len(found) != n_samples:
         raise InputError(f"a batch has {n_samples} samples but {len(found)} labels")
     return found
+
+
+def is_loader(data: Any) -> bool:
+    """Whether data comes in batches, and not at hand as an array does.
+
+    Some loaders are known by their classes, although they give samples by position.
+    """
+    if isinstance(data, np.ndarray):
+        return False
+    is_known = any(has_base(data, name, "torch") for name in ("DataLoader", "Dataset"))
+    if is_known or _is_hugging_face(data) or isinstance(data, Iterator):
+        return True
+    has_rows = any(hasattr(data, name) for name in ("__getitem__", "__array__", "shape"))
+    return isinstance(data, Iterable) and not has_rows and not isinstance(data, (set, frozenset))
+
+
+def _is_hugging_face(data: Any) -> bool:
+    return any(has_base(data, name, "datasets") for name in ("Dataset", "IterableDataset"))
+
+
+def _open_loader(data: Any, batch_size: int | None) -> tuple[Iterable[Any], int | None, int | None]:
+    """The batches of a loader, how many there are, and about how many samples, if known."""
+    size = BATCH_OF_UNKNOWN_SIZE if batch_size is None else batch_size
+    if has_base(data, "DataLoader", "torch"):
+        return data, _length(data), _length(getattr(data, "sampler", None))
+    if has_base(data, "Dataset", "torch"):  # also an IterableDataset
+        from torch.utils.data import DataLoader
+
+        loader = DataLoader(data, batch_size=size)
+        return loader, _length(loader), _length(data)
+    if _is_hugging_face(data):
+        n = _length(data)
+        return data.iter(batch_size=size), None if n is None else -(-n // size), n
+    return data, _length(data), None
+
+
+def _length(data: Any) -> int | None:
+    try:
+        return len(data)
+    except (TypeError, NotImplementedError):  # nobody knows
+        return None
+
+
+def _split_batch(batch: Any, *, takes_pairs: bool) -> tuple[Any, Any]:
+    """The inputs and the labels of a batch; None for labels that it does not have."""
+    if isinstance(batch, Mapping):
+        found = [name for name in LABELS if name in batch]
+        inputs = {name: values for name, values in batch.items() if name not in LABELS}
+        if not inputs:
+            raise InputError(f"it has labels but no inputs; it holds {names(batch)}")
+        return inputs, batch[found[0]] if found else None
+    if not isinstance(batch, (tuple, list)) or all(isinstance(part, OBJECTS) for part in batch):
+        return batch, None  # texts, for example, in a list
+    if len(batch) == 1:
+        return batch[0], None
+    if len(batch) != 2:
+        raise InputError(
+            f"expected (inputs, labels), inputs alone, or a dict of arrays; got {len(batch)} "
+            f"parts in a {type(batch).__name__}: put several inputs into a dict, or into a tuple "
+            "of their own, ((first, second), labels)"
+        )
+    if takes_pairs and isinstance(batch[1], Mapping):
+        return tuple(batch), None
+    return batch[0], batch[1]
+
+
+def warn_of_shuffling(data: Any) -> None:
+    """Warn of a loader whose order is lost: exemplars are named by their place in it."""
+    if not has_base(data, "DataLoader", "torch"):
+        return
+    if type(getattr(data, "sampler", None)).__name__ == "RandomSampler":
+        warnings.warn(
+            "the DataLoader shuffles: explanations number the training samples in the order in "
+            "which they came, which is not their position in the dataset. Pass a DataLoader with "
+            "shuffle=False, or the dataset itself",
+            stacklevel=4,
+        )

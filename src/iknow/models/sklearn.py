@@ -2,8 +2,13 @@
 
 Layers: "input"; each transformer of a pipeline by its step's name, and "step.inner" for the steps
 of a pipeline inside it; "hidden1", "hidden2", ... and "logits" of an MLPClassifier; "output"
-(decision function, else probabilities) of any other; "leaves" of a classifier of trees (`leaves`),
-and "table" of one that takes gaps (`gaps`).
+(decision function, else probabilities) of any other; "leaves" of a classifier of trees
+(`iknow.models.trees`), and "table" of one that takes gaps.
+
+Some classifiers take missing values as they are, and categories beside numbers. The layer "table"
+is what distances can be measured in: the columns that hold numbers, 0 where one is missing, and a
+flag for each, 1 where it is (`iknow.metrics.Table`). Infinite values stay infinite, and make a
+sample invalid as in any layer.
 
 Distances are between dense rows. So a sparse layer, such as TfidfVectorizer's, is made dense one
 batch at a time, in single precision.
@@ -16,6 +21,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.frozen import FrozenEstimator
+from sklearn.utils import get_tags
 
 from iknow.core.arrays import Floats, Ints, Labels
 from iknow.core.codes import UNKNOWN, positions_of
@@ -24,12 +30,7 @@ from iknow.core.text import shown
 from iknow.errors import IknowError, InputError, LayerError, RefusedError
 from iknow.metrics.metric import LEAVES
 from iknow.metrics.sklearn_parts import ACTIVATIONS, unwrap
-from iknow.models.apart import observe_if_taken
-from iknow.models.booster import as_classifier, check_boosted, is_refusal
-from iknow.models.gaps import TABLE, find_numbers, takes_gaps
-from iknow.models.inputs import as_dense, count_samples, own_copy
-from iknow.models.leaves import find_leaves, has_leaves
-from iknow.models.lengths import Sizes
+from iknow.models.inputs import Sizes, count_samples, own_copy
 from iknow.models.model import (
     Layer,
     Model,
@@ -39,7 +40,11 @@ from iknow.models.model import (
     check_type,
     make_observation,
 )
-from iknow.models.numbers import as_array, as_numbers, is_sparse
+from iknow.models.numbers import as_array, as_dense, as_numbers, is_number, is_sparse
+from iknow.models.refused import is_refusal, observe_if_taken
+from iknow.models.trees import as_booster, check_boosted, find_leaves, has_leaves
+
+TABLE = "table"
 
 
 class SklearnModel(Model):
@@ -86,7 +91,7 @@ class SklearnModel(Model):
         leaves; and the output.
 
         If what enters it in this `batch` has gaps or is not all numbers, and the classifier takes
-        that, there is a table too (`iknow.models.gaps`).
+        that, there is a table too.
         """
         names, first = self._layer_names, self._find_entrance(batch)
         found = [first]
@@ -234,6 +239,24 @@ class SklearnModel(Model):
         return {layer: found[layer] for layer in layers}
 
 
+def takes_gaps(classifier: Any) -> bool:
+    """Whether a fitted classifier may take missing values as they are."""
+    if has_leaves(classifier):
+        return True
+    return hasattr(classifier, "__sklearn_tags__") and get_tags(classifier).input_tags.allow_nan
+
+
+def find_numbers(batch: Any) -> Floats:
+    """The numbers of n samples and the flags of missing ones, of shape (n, 2 * n_numbers)."""
+    if hasattr(batch, "iloc"):
+        batch = batch.iloc[:, np.flatnonzero([is_number(dtype) for dtype in batch.dtypes])]
+    values = as_numbers(batch, f"the layer {TABLE!r}", LayerError).astype(np.float64)
+    if not values.size:
+        raise LayerError(f"no column holds numbers, so there is no layer {TABLE!r}")
+    gaps = np.isnan(values)
+    return np.column_stack([np.where(gaps, 0.0, values), gaps])
+
+
 def _output_method(classifier: Any) -> str | None:
     methods = ("decision_function", "predict_proba")
     return next((name for name in methods if hasattr(classifier, name)), None)
@@ -302,4 +325,4 @@ def check_classes(estimator: Any) -> None:
 
 def read_booster(model: Any) -> SklearnModel:
     """The adapter for a trained model of xgboost, lightgbm or catboost itself."""
-    return SklearnModel(as_classifier(model))
+    return SklearnModel(as_booster(model))

@@ -7,6 +7,8 @@ needs.
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 from typing import Any
 
@@ -15,7 +17,6 @@ from numpy.typing import NDArray
 
 from iknow.core.arrays import Ints
 from iknow.explain.picture import Image, Picture, Renderer, Series, picture_of, take_sample
-from iknow.report.packing import compress
 
 GRAY, COLOR, SERIES, FEATURES = range(4)
 PART_BYTES = 200_000
@@ -24,6 +25,11 @@ MOST_STEPS = 600
 INDEX_BYTES = 12  # about what an entry in the page's list of pictures takes when compressed
 
 Key = tuple[str, int]  # ("sample", its position in the page) or ("training", its row)
+
+
+def compress(data: bytes) -> str:
+    """Bytes as gzip in base64; the same bytes always give the same text."""
+    return base64.b64encode(gzip.compress(data, compresslevel=6, mtime=0)).decode("ascii")
 
 
 class Album:

@@ -19,7 +19,7 @@ from iknow.evaluation.comparison import (
     summary_rows,
     summary_title,
 )
-from iknow.report.assembly import read_style, style_policy
+from iknow.report.assemble import read_style, style_policy
 from iknow.report.words import paragraphs
 from iknow.version import __version__
 
@@ -46,7 +46,7 @@ PAGE = """<!doctype html>
 """
 
 
-def make_comparison_html(comparison: Comparison, *, title: str | None = None) -> str:
+def make_comparison_page(comparison: Comparison, *, title: str | None = None) -> str:
     """Make a comparison into one self-contained HTML page.
 
     Args:
@@ -54,7 +54,7 @@ def make_comparison_html(comparison: Comparison, *, title: str | None = None) ->
         title: Title of the page.
 
     Examples:
-        >>> make_comparison_html(comparison)[:15]
+        >>> make_comparison_page(comparison)[:15]
         '<!doctype html>'
     """
     style = read_style()

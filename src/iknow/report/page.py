@@ -30,17 +30,19 @@ from iknow.explain.assessment import Assessment
 from iknow.explain.picture import Renderer
 from iknow.report import words
 from iknow.report.album import Album, fill_album
-from iknow.report.assembly import assemble
-from iknow.report.choosing import Chosen, choose_samples, order_for_pictures
+from iknow.report.assemble import assemble
 from iknow.report.columns import (
+    Chosen,
     bytes_per_sample,
+    choose_samples,
     describe_layers,
     gather_columns,
     movement_of,
+    order_for_pictures,
     shown_rows,
 )
 from iknow.report.comparison import comparison_section
-from iknow.report.promises import chosen_level, describe_certificate, holds_here
+from iknow.report.words import chosen_level, describe_certificate, holds_here
 from iknow.selection import Selection
 from iknow.version import __version__
 
@@ -83,7 +85,7 @@ USUAL_NEIGHBORS = 20  # to assess with for a report: the slider for k ends here
 EVIDENCE_SHARE = 0.7  # of the room, at most; the rest is for pictures and the page itself
 
 
-def make_html(
+def make_report(
     assessment: Assessment,
     y_true: Any = None,
     *,
@@ -118,7 +120,7 @@ def make_html(
         random_state: Seed for that draw.
 
     Examples:
-        >>> make_html(a, y_true)[:15]
+        >>> make_report(a, y_true)[:15]
         '<!doctype html>'
     """
     _check(assessment, samples, max_samples)

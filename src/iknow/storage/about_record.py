@@ -17,7 +17,7 @@ import numpy as np
 from iknow.core.text import name as short
 from iknow.core.text import shown, visible
 from iknow.errors import BundleError, InputError
-from iknow.models.fields import Fields
+from iknow.models.inputs import Fields
 from iknow.models.probe import Probe
 from iknow.storage.schema import (
     check_list,

@@ -23,7 +23,7 @@ from iknow.core.arrays import Floats
 from iknow.core.robustness import Sensitivity
 from iknow.errors import IknowError, LayerError
 from iknow.metrics.rounding import SMALLEST
-from iknow.models.lengths import measure, norms
+from iknow.models.inputs import measure, norms
 from iknow.models.model import Layer, Model, Observation, promised_sensitivity
 
 STEPS = 40

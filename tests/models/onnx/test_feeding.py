@@ -16,7 +16,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from iknow import EpistemicClassifier
 from iknow.errors import InputError, RefusedError
 from iknow.models import OnnxModel
-from iknow.models.fields import Fields
+from iknow.models.inputs import Fields
 from tests.choosing import level_layers
 from tests.models.onnx.graphs import mlp, observe, parsed
 

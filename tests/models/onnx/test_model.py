@@ -16,7 +16,7 @@ from iknow import EpistemicClassifier
 from iknow.errors import BundleError, InputError, LayerError
 from iknow.models import OnnxModel
 from iknow.models.adapt import as_model
-from iknow.models.lengths import measure
+from iknow.models.inputs import measure
 from iknow.models.torch import TorchModel
 from iknow.testing import ModelContract
 from tests.choosing import level_layers

@@ -24,7 +24,7 @@ from iknow.errors import InputError
 from iknow.evaluation.compare import compare as compare_methods
 from iknow.evaluation.comparison import Comparison
 from iknow.models.adapt import is_estimator
-from iknow.report.comparison import make_comparison_html
+from iknow.report.comparison import make_comparison_page
 from iknow.storage.atomic import write_bytes
 from iknow.tables import Roles, Table
 
@@ -168,7 +168,7 @@ def compare_job(
         write_bytes(json_output, json.dumps(comparison.to_dict(), indent=1).encode())
     if page is not None:
         title = f"{Path(model).stem} and its peers on {Path(test.name).name}"
-        write_bytes(page, make_comparison_html(comparison, title=title).encode())
+        write_bytes(page, make_comparison_page(comparison, title=title).encode())
     return comparison
 
 

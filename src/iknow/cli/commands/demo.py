@@ -26,13 +26,13 @@ def demo(
     iknow demo --left-out 7 -o seven.html
     """
     from iknow.cli.console import show_demonstration, show_report
-    from iknow.cli.demo import demonstrate, make_report
+    from iknow.cli.demo import demonstrate, make_page
     from iknow.cli.jobs.outputs import check_page, write_page
 
     check_page(output)
     with Console(stderr=True).status("Training on digits ..."):
         demonstration = demonstrate(left_out, random_state)
-        page = make_report(demonstration)
+        page = make_page(demonstration)
     show_demonstration(demonstration, console_for(output))
     write_page(output, page)
     show_report(output, console_for(output))

@@ -20,7 +20,7 @@ from iknow.core.rule import promise_of
 from iknow.errors import InputError
 from iknow.explain.assessment import Assessment
 from iknow.explain.picture import Renderer, as_features, as_image, as_series
-from iknow.report import USUAL_NEIGHBORS, make_html
+from iknow.report import USUAL_NEIGHBORS, make_report
 from iknow.tables import Table
 
 PAGE = Path("report.html")
@@ -119,7 +119,7 @@ def report_job(
         exemplars = _features(training.read(mixed=takes_text(classifier.model)), names)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="no layer has a known Lipschitz constant")
-        page = make_html(
+        page = make_report(
             assessment,
             table.labels,
             samples=_features(table, names),

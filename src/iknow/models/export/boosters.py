@@ -30,12 +30,12 @@ from onnx.helper import get_attribute_value
 
 from iknow.core.arrays import Floats, Floats32
 from iknow.errors import ExportError
-from iknow.models.booster import Booster
 from iknow.models.export.graph import TEXT, Builder, Tensor
 from iknow.models.export.sklearn import Answer, Part
 from iknow.models.export.steps import find_codes
 from iknow.models.export.trees import NO_CHILD, Tree, find_leaves
 from iknow.models.numbers import is_sparse
+from iknow.models.trees import Booster
 
 
 def find_categories(part: Part, known: Sequence[Any], *, refuses: bool) -> Tensor:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from iknow.models.adapt import has_base
-from iknow.models.booster import is_refusal
 from iknow.models.export.graph import TEXT, Builder, Tensor
 from iknow.models.inputs import own_copy, take_rows
 from iknow.models.numbers import is_sparse
+from iknow.models.refused import is_refusal
 from iknow.models.sklearn import SklearnModel
 
 if TYPE_CHECKING:

@@ -27,10 +27,9 @@ from iknow.errors import ExportError
 from iknow.models.export import BELIEF, LAYER, SCORES
 from iknow.models.export.graph import TEXT, Builder, Tensor
 from iknow.models.export.guard import guard, silence
-from iknow.models.gaps import TABLE, is_number
 from iknow.models.inputs import own_copy, take_rows
-from iknow.models.numbers import is_missing, is_sparse
-from iknow.models.sklearn import SklearnModel
+from iknow.models.numbers import is_missing, is_number, is_sparse
+from iknow.models.sklearn import TABLE, SklearnModel
 
 TRANSFORMERS = {
     "steps.run_pipeline": "Pipeline",
@@ -225,7 +224,7 @@ def _scores(adapter: SklearnModel, b: Builder, answer: Answer) -> tuple[Tensor, 
 
 
 def _numbers(part: Part) -> Tensor:
-    """The columns of numbers, 0 where one is missing, and a flag for each (`iknow.models.gaps`)."""
+    """The columns of numbers, 0 where one is missing, each with a flag (`iknow.models.sklearn`)."""
     b = part.b
     if isinstance(part.value, Tensor):
         x = part.numbers

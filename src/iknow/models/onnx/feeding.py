@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from iknow.core.arrays import Bools
 from iknow.core.text import names, shown
 from iknow.errors import InputError, RefusedError
-from iknow.models.fields import Fields, as_fields
+from iknow.models.inputs import Fields, as_fields
 from iknow.models.numbers import as_array, as_numbers
 from iknow.models.onnx.graph import TEXT, Declared, Graph
 

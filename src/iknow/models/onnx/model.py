@@ -19,9 +19,7 @@ from iknow.core.codes import UNKNOWN, positions_of
 from iknow.core.robustness import Sensitivity
 from iknow.core.text import names, shown
 from iknow.errors import InputError, LayerError
-from iknow.models.apart import observe_apart
-from iknow.models.fields import Fields
-from iknow.models.lengths import Sizes
+from iknow.models.inputs import Fields, Sizes
 from iknow.models.model import Layer, Model, Observation, check_type, make_observation, mark_invalid
 from iknow.models.onnx.feeding import Batch, feed, find_strange, prepare, without_numbers
 from iknow.models.onnx.file import read_file
@@ -30,6 +28,7 @@ from iknow.models.onnx.roles import find_features, find_roles, input_layer
 from iknow.models.onnx.running import run
 from iknow.models.onnx.session import Session
 from iknow.models.pooling import Pooling
+from iknow.models.refused import observe_apart
 from iknow.models.scores import as_columns
 
 INPUT, OUTPUT, MASK = "input", "output", "attention_mask"

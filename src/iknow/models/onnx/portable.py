@@ -19,10 +19,9 @@ from iknow.core.codes import NO_BELIEF
 from iknow.core.text import names
 from iknow.errors import InputError
 from iknow.models.export import BELIEF, LAYER, SCORES
-from iknow.models.fields import Fields
-from iknow.models.foreign import as_pandas
+from iknow.models.inputs import Fields
 from iknow.models.model import Layer, Model, Observation, check_layers
-from iknow.models.numbers import is_sparse
+from iknow.models.numbers import as_pandas, is_sparse
 from iknow.models.onnx.file import read_bytes
 from iknow.models.onnx.graph import TEXT
 from iknow.models.onnx.model import OnnxModel

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from iknow.core.text import names
 from iknow.errors import InputError
-from iknow.models.fields import Fields
+from iknow.models.inputs import Fields
 
 
 def as_call(tensors: Fields) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:

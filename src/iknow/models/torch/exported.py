@@ -24,11 +24,11 @@ from torch import Tensor, fx, nn
 
 from iknow.core.text import names
 from iknow.errors import IknowError, InputError, LayerError, RefusedError
-from iknow.models.apart import observe_apart
-from iknow.models.fields import Fields
-from iknow.models.joining import join_whole
+from iknow.models.inputs import Fields
+from iknow.models.joined import join_whole
 from iknow.models.model import Layer, Model, Observation, check_layers, make_observation
 from iknow.models.pooling import Pool, Pooling
+from iknow.models.refused import observe_apart
 from iknow.models.scores import ScoresOption, as_columns, check_scores, find_output
 from iknow.models.torch import inputs as given
 from iknow.models.torch.calling import as_call

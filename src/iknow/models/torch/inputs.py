@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from iknow.core.arrays import Bools
 from iknow.errors import InputError
-from iknow.models.fields import Fields, as_fields
+from iknow.models.inputs import Fields, as_fields
 from iknow.models.model import Layer
 from iknow.models.numbers import as_numbers
 from iknow.models.torch.calling import is_optional

@@ -25,11 +25,10 @@ from torch import nn
 from iknow.core.robustness import Sensitivity
 from iknow.errors import IknowError, LayerError, RefusedError
 from iknow.metrics.torch.passes import forward_pass
-from iknow.models.apart import observe_apart
-from iknow.models.fields import Fields
-from iknow.models.lengths import Sizes
+from iknow.models.inputs import Fields, Sizes
 from iknow.models.model import Layer, Model, Observation, check_layers, check_type, make_observation
 from iknow.models.pooling import WHOLE, Pool, Pooling
+from iknow.models.refused import observe_apart
 from iknow.models.scores import ScoresOption, as_columns, check_scores, find_output
 from iknow.models.torch import inputs as given
 from iknow.models.torch.calling import arguments, check_complete

@@ -24,7 +24,7 @@ from iknow.core.text import name as shown_name
 from iknow.errors import ExportError, IknowError
 from iknow.metrics.torch.passes import copy_at_rest, forward_pass
 from iknow.models.export import BELIEF, LAYER, SCORES
-from iknow.models.fields import Fields
+from iknow.models.inputs import Fields
 from iknow.models.pooling import Pool
 from iknow.models.scores import find_output, meaning_of
 from iknow.models.torch import inputs as given

@@ -2,7 +2,7 @@
 
 The page is three files, the same for everybody, and holds no data: it asks for `/v1/status`, with
 the token that the reader gives it. Its modules travel as one script, together with what they share
-with the report (`iknow.report.modules`). The policy lets it load its own script and style, show
+with the report (`iknow.report.assemble`). The policy lets it load its own script and style, show
 pictures that came with the status, and ask nobody but this server.
 """
 
@@ -18,8 +18,7 @@ from typing import NamedTuple
 from fastapi import APIRouter, Request, Response
 from starlette.responses import PlainTextResponse
 
-from iknow.report.assembly import read_style
-from iknow.report.modules import bundle
+from iknow.report.assemble import bundle, read_style
 from iknow.service.fastapi.reading import admit, service_of
 from iknow.service.fastapi.schemas import READ
 from iknow.service.fastapi.v1 import respond

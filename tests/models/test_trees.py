@@ -22,9 +22,9 @@ from iknow.core.assertion import Assertion, Reason
 from iknow.errors import InputError, LayerError
 from iknow.metrics import Euclidean, Hamming, Table
 from iknow.models import SklearnModel
-from iknow.models.gaps import find_numbers, takes_gaps
-from iknow.models.leaves import as_leaves, find_leaves, has_leaves
-from iknow.models.lengths import measure
+from iknow.models.inputs import measure
+from iknow.models.sklearn import find_numbers, takes_gaps
+from iknow.models.trees import as_leaves, find_leaves, has_leaves
 from iknow.testing import ModelContract
 from tests.choosing import level_layers
 

@@ -10,10 +10,19 @@ import numpy as np
 
 from iknow.core.arrays import Floats32, Ints
 from iknow.errors import InputError, LayerError
+from iknow.models.inputs import count_samples, cut_batches
 from iknow.models.model import Model, Observation
 from iknow.pages import SHARE, free_memory
 
 ALWAYS_FITS = 1 << 24  # bytes
+
+
+def observe_inputs(
+    model: Model, inputs: Any, layers: Sequence[str], batch_size: int | None = None
+) -> Observation:
+    """What a model says about prepared inputs, in batches of a size."""
+    batches = cut_batches(inputs, batch_size)
+    return join_whole((model.observe(batch, layers) for batch in batches), count_samples(inputs))
 
 
 def observe_all(
@@ -32,32 +41,55 @@ def observe_all(
             widths.add(part.scores.shape[1])
             yield replace(part, scores=np.empty((len(part), 0)))
 
-    whole = join_whole(parts(), n_samples)
+    return join_whole(parts(), n_samples), only_width(widths)
+
+
+def only_width(widths: set[int]) -> int:
+    """The number of score columns, if it is the same for all samples."""
     if len(widths) != 1:
         raise InputError(
             f"the scores must have a column for each class; got {min(widths)} columns for some "
             f"samples and {max(widths)} for others"
         )
-    return whole, widths.pop()
+    return next(iter(widths))
 
 
-def join_whole(parts: Iterable[Observation], n_samples: int | None) -> Observation:
-    """Successive observations as one, activations included.
+def join_whole(parts: Iterable[Observation], n_samples: int | None = None) -> Observation:
+    """Successive observations as one, activations included; one layer at a time is held twice.
 
-    n_samples: of all, to allocate each array once; None if nobody knows.
+    n_samples: of all, to see at once whether memory suffices; None if nobody knows.
     """
-    if n_samples is None:
-        return _join_all(parts)
-    whole: Observation | None = None
-    start = 0
+    rest: list[Observation] = []
+    layers: dict[str, list[Floats32]] = {}
+    n = 0
     for part in parts:
-        if whole is None:
-            whole = _allocate_like(part, n_samples)
-        put(whole, slice(start, start + len(part)), part)
-        start += len(part)
-    if whole is None or start != n_samples:
-        raise InputError(f"expected observations of {n_samples} samples; got {start}")
-    return whole
+        for layer, values in part.activations.items():
+            layers.setdefault(layer, []).append(values)
+            check_width(layer, values, layers[layer][0].shape[1])
+        n += len(part)
+        widths = {layer: arrays[0].shape[1] for layer, arrays in layers.items()}
+        if n_samples is None:
+            _check_memory(widths, n, held=True)
+        elif not rest:
+            _check_memory(widths, n_samples)
+        # A copy, because a model may write its next scores into the same array.
+        rest.append(replace(part, scores=part.scores.copy(), activations={}))
+    if n_samples not in (None, n):
+        raise InputError(f"expected observations of {n_samples} samples; got {n}")
+    unseen = [part.unseen for part in rest if part.unseen is not None]
+    return Observation(
+        _stack([part.scores for part in rest], np.float64),
+        _stack([part.belief for part in rest], np.int64),
+        {layer: _stack(layers.pop(layer), np.float32) for layer in list(layers)},
+        _stack([part.invalid for part in rest], np.bool_),
+        _stack(unseen, np.float64) if len(unseen) == len(rest) else None,
+    )
+
+
+def _stack(arrays: list[Any], dtype: type[np.generic]) -> Any:
+    """Arrays one after the other, in C order."""
+    n = sum(map(len, arrays))
+    return np.concatenate(arrays, out=np.empty((n, *arrays[0].shape[1:]), dtype))
 
 
 def put(whole: Observation, rows: slice | Ints, part: Observation) -> None:
@@ -67,52 +99,17 @@ def put(whole: Observation, rows: slice | Ints, part: Observation) -> None:
     if whole.unseen is not None:
         whole.unseen[rows] = np.nan if part.unseen is None else part.unseen
     for layer, values in part.activations.items():
-        _check_width(layer, values, whole.activations[layer])
+        check_width(layer, values, whole.activations[layer].shape[1])
         whole.activations[layer][rows] = values
 
 
-def _join_all(parts: Iterable[Observation]) -> Observation:
-    """Any number of observations as one; only one layer at a time is held twice."""
-    rest: list[Observation] = []
-    activations: dict[str, list[Floats32]] = {}
-    n = 0
-    for part in parts:
-        for layer, values in part.activations.items():
-            before = activations.setdefault(layer, [])
-            _check_width(layer, values, before[0] if before else values)
-            before.append(values)
-        n += len(part)
-        widths = {layer: before[0].shape[1] for layer, before in activations.items()}
-        _check_memory(widths, n, held=True)
-        rest.append(replace(part, activations={}))
-    whole = {layer: np.concatenate(activations.pop(layer)) for layer in list(activations)}
-    return replace(join_observations(rest), activations=whole)
-
-
-def _check_width(layer: str, values: Floats32, before: Floats32) -> None:
-    if values.shape[1] != before.shape[1]:
+def check_width(layer: str, values: Floats32, width: int) -> None:
+    """Refuse activations of another width than those before."""
+    if values.shape[1] != width:
         raise LayerError(
             f"layer {layer!r} gives {values.shape[1]} features for some samples and "
-            f"{before.shape[1]} for others: choose a layer of fixed size"
+            f"{width} for others: choose a layer of fixed size"
         )
-
-
-def join_observations(parts: Sequence[Observation]) -> Observation:
-    """Successive observations without activations as one."""
-    rows = ((part.scores, part.belief, part.invalid) for part in parts)
-    scores, belief, invalid = map(np.concatenate, zip(*rows, strict=True))
-    unseen = [part.unseen for part in parts if part.unseen is not None]
-    known = len(unseen) == len(parts)
-    return Observation(scores, belief, {}, invalid, np.concatenate(unseen) if known else None)
-
-
-def _allocate_like(part: Observation, n: int) -> Observation:
-    widths = {layer: values.shape[1] for layer, values in part.activations.items()}
-    _check_memory(widths, n)
-    layers = {layer: np.empty((n, width), dtype=np.float32) for layer, width in widths.items()}
-    scores, belief = np.empty((n, part.scores.shape[1])), np.empty(n, dtype=np.int64)
-    unseen = None if part.unseen is None else np.empty(n)
-    return Observation(scores, belief, layers, np.empty(n, dtype=bool), unseen)
 
 
 def _check_memory(widths: Mapping[str, int], n: int, *, held: bool = False) -> None:

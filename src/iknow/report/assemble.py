@@ -1,0 +1,194 @@
+"""Assembling: text, data, style and script → one page, and the policy that guards it.
+
+A page opened from disk may not load modules, so the ES modules travel as one classic script: each
+becomes a function that returns its exports, called after those that it imports. Only these forms
+are understood, at the beginning of a line; others are refused:
+
+    import { a, b } from "./x.js";      import * as X from "./x.js";
+    export const a = ...                export function a(...)      export async function a(...)
+    export { a, b };
+
+Arrays are compressed text inside the page, and data is JSON that cannot break out of it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import posixpath
+import re
+from collections.abc import Mapping
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iknow.cards import SHADES
+from iknow.errors import InputError
+from iknow.report.album import Album, compress
+from iknow.report.words import describe_pictures, paragraphs
+
+STATIC = Path(__file__).parent / "static"
+
+
+def assemble(
+    prose: Mapping[str, str],
+    facts: Mapping[str, Any],
+    columns: Mapping[str, NDArray[Any]],
+    album: Album,
+) -> str:
+    """The whole page. prose: markup by the name of its place in page.html."""
+    pictures = _picture_columns(album, facts["n"])
+    arrays, packed = pack_arrays({**columns, **pictures})
+    n_pictured = int((pictures["samplePictures"] >= 0).sum())
+    style = read_style()
+    modules = {path.relative_to(STATIC).as_posix(): path for path in STATIC.rglob("*.js")}
+    script = bundle({name: path.read_text("utf-8") for name, path in modules.items()}, "main.js")
+    parts = {
+        **prose,
+        "pictured": paragraphs(describe_pictures(n_pictured, facts["n"])),
+        "style": style,
+        "script": script,
+        "policy": f"{style_policy(style)}; script-src {_fingerprint(script)}",
+        "facts": to_json({**facts, "arrays": arrays, "names": list(album.names)}),
+        "arrays": packed,
+        "pictures": "\n".join(
+            f'<script type="application/octet-stream" id="pictures-{place}">{part}</script>'
+            for place, part in enumerate(album.parts)
+        ),
+    }
+    # One pass: what is inserted is not searched again.
+    return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], _read("page.html"))
+
+
+def _picture_columns(album: Album, n_samples: int) -> dict[str, NDArray[Any]]:
+    """The positions of the pictures of samples and training rows; -1 for a sample without one."""
+    training = album.training_rows()
+    places = [album.place(("training", row)) for row in training]
+    samples = [album.place(("sample", at)) for at in range(n_samples)]
+    return {
+        "pictures": album.index().astype(np.int32),
+        "samplePictures": np.array(samples, dtype=np.int32),
+        "trainingRows": np.array(training, dtype=np.int64),
+        "trainingPictures": np.array(places, dtype=np.int32),
+    }
+
+
+def read_style() -> str:
+    """The style sheet of every page."""
+    return _colors() + _read("page.css")
+
+
+def style_policy(style: str) -> str:
+    """The policy of a page that loads nothing and has this style sheet alone."""
+    return (
+        "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; "
+        f"style-src {_fingerprint(style)}"
+    )
+
+
+def _colors() -> str:
+    """The colors of the assertions, under names for the style sheet to choose from."""
+    shades = (
+        f"--{assertion.name.lower()}-{on.replace('_', '-')}: {shade}; "
+        for assertion, colors in SHADES.items()
+        for on, shade in colors._asdict().items()
+    )
+    return f":root {{ {''.join(shades)}}}\n"
+
+
+def _read(name: str) -> str:
+    return (STATIC / name).read_text("utf-8")
+
+
+def _fingerprint(text: str) -> str:
+    """How a content security policy names an inline style or script."""
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return f"'sha256-{digest}'"
+
+
+NAMES = r"\{\s*(\w+(?:\s*,\s*\w+)*),?\s*\}"
+IMPORT = re.compile(rf'^import (?:\* as (\w+)|{NAMES}) from "(\.[\w./-]+)";$', re.M)
+EXPORT = re.compile(r"^export (?=(?:const|function|async function) (\w+))", re.M)
+EXPORTS = re.compile(rf"^export {NAMES};$", re.M)
+REFUSED = re.compile(r"^[ \t]*(?:import|export)\b.*|</script|<!--", re.M | re.I)
+
+
+def bundle(sources: Mapping[str, str], entry: str) -> str:
+    """One script that runs the module `entry` after everything it imports; sources: by path."""
+    imports: dict[str, list[str]] = {}
+    waiting = [entry]
+    while waiting:
+        path = waiting.pop()
+        if path not in sources:
+            raise InputError(f"no module {path}: expected one of {', '.join(sorted(sources))}")
+        if path not in imports:
+            imports[path] = [_resolve(path, found[3]) for found in IMPORT.finditer(sources[path])]
+            waiting += imports[path]
+    try:
+        order = list(TopologicalSorter(imports).static_order())
+    except CycleError as error:
+        raise InputError(f"modules import each other: {' → '.join(error.args[1])}") from error
+    parts = [_wrap(path, sources[path]) for path in order]
+    return "\n".join(['"use strict";', "const modules = {};", *parts])
+
+
+def _resolve(importer: str, path: str) -> str:
+    return posixpath.normpath(posixpath.join(posixpath.dirname(importer), path))
+
+
+def _wrap(path: str, source: str) -> str:
+    """A module as the call of a function that returns its exports."""
+    names = ", ".join([*EXPORT.findall(source), *EXPORTS.findall(source)])
+    body = IMPORT.sub(
+        lambda found: (
+            f'const {found[1] or f"{{ {found[2]} }}"} = modules["{_resolve(path, found[3])}"];'
+        ),
+        EXPORTS.sub("", EXPORT.sub("", source)),
+    )
+    if refused := REFUSED.search(body):
+        raise InputError(f"the page cannot hold what is in {path}: {refused[0].strip()}")
+    return f'modules["{path}"] = (() => {{\n{body}\nreturn {{ {names} }};\n}})();'
+
+
+ALIGNMENT = 8  # a browser's typed array must begin at a multiple of its item's size
+
+TYPES = {
+    "float64": "Float64Array",
+    "float32": "Float32Array",
+    "int64": "BigInt64Array",
+    "int32": "Int32Array",
+    "uint16": "Uint16Array",
+    "uint8": "Uint8Array",
+}
+
+
+def pack_arrays(arrays: Mapping[str, NDArray[Any]]) -> tuple[dict[str, Any], str]:
+    """Where each array is, by name, and all of them as one compressed text."""
+    entries, parts, offset = {}, [], 0
+    for name, array in arrays.items():
+        data = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).tobytes()
+        kind = TYPES[array.dtype.name]
+        entries[name] = {"type": kind, "offset": offset, "length": int(array.size)}
+        padding = -len(data) % ALIGNMENT
+        parts += [data, bytes(padding)]
+        offset += len(data) + padding
+    return entries, compress(b"".join(parts))
+
+
+def to_json(value: Any) -> str:
+    """JSON for a <script>: no text can end the element; infinity is text that `Number` reads."""
+    return json.dumps(_finite(value), allow_nan=False).replace("<", "\\u003c")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and not np.isfinite(value):
+        return None if np.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+    return value
