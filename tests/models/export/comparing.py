@@ -7,8 +7,8 @@ import pytest
 from iknow.models import as_model
 from iknow.models.export.sklearn import to_onnx
 from iknow.models.onnx import OnnxModel
-from iknow.models.onnx.feeding import feed
 from iknow.models.onnx.file import read_file
+from iknow.models.onnx.model import feed
 from iknow.models.onnx.session import Session
 
 

@@ -11,12 +11,13 @@ no special cases:
 Each framework has a function that makes such a graph, in the file that bears its name. It gets the
 adapter, the names of the layers, and some inputs as the adapter's `prepare` gives them, and returns
 the serialized model, with its weights inside. It may raise `ExportError` for what it cannot
-express; whether the graph says the same as the model is for others to compare.
+express; whether the graph says the same as the model is for others to compare. A model that is ONNX
+already stays as it is, and `find_reading` says how to read it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -30,7 +31,7 @@ SCORES, LAYER, BELIEF = "scores", "layer:", "belief"
 
 EXPORTERS = {
     "TorchModel": "iknow.models.torch.to_onnx",
-    "OnnxModel": "iknow.models.onnx.to_onnx",
+    "OnnxModel": "iknow.models.onnx.portable",
     "PortableModel": "iknow.models.onnx.portable",
     "SklearnModel": "iknow.models.export.sklearn",
 }
@@ -65,11 +66,20 @@ def as_portable(model: Model, layers: Sequence[str], inputs: Any) -> Model:
     model: such as `ec.model_`. layers: such as `ec.layers_`. inputs: some samples, in any form that
     the model takes.
     """
-    content = to_onnx(model, layers, model.prepare(inputs))
+    some = model.prepare(inputs)
+    content, reading = to_onnx(model, layers, some), find_reading(model, layers, some)
     with unforked():
         from iknow.models.onnx.portable import PortableModel
 
-    return PortableModel(content, model.classes)
+    return PortableModel(content, model.classes, reading=reading)
+
+
+def find_reading(model: Model, layers: Sequence[str], inputs: Any) -> Mapping[str, Any] | None:
+    """How the file of a model that is ONNX already is read; None for a portable graph."""
+    reading: Mapping[str, Any] | None = None
+    if hasattr(model, "reading"):
+        reading = model.reading(layers, inputs)
+    return reading
 
 
 def find_exporter(model: Model) -> Callable[[Any, Sequence[str], Any], bytes]:

@@ -25,12 +25,12 @@ from iknow.errors import ExportError, IknowError
 from iknow.metrics.torch.passes import copy_at_rest, forward_pass
 from iknow.models.export import BELIEF, LAYER, SCORES
 from iknow.models.inputs import Fields
-from iknow.models.pooling import Pool
+from iknow.models.network import ENTRANCE, MASK
+from iknow.models.pooling import Pool, pool_places
 from iknow.models.scores import find_output, meaning_of
 from iknow.models.torch import inputs as given
-from iknow.models.torch.calling import arguments
+from iknow.models.torch.layers import Reading, readable_parts
 from iknow.models.torch.model import TorchModel
-from iknow.models.torch.reading import Reading, readable_parts
 
 SINGLE = "X"
 ROWS, MORE_ROWS = 2, 3  # to export with; 0 and 1 are often special
@@ -108,13 +108,13 @@ class Readout(nn.Module):
         reading = Reading(readable_parts(self.module), layers, pooling, n, keep=_keep)
         raw = given.raw_input(fields)
         found: dict[str, Any] = {} if raw is None else {"input": raw.clone()}
-        placed, named = arguments(fields, self.module)
+        placed, named = given.arguments(fields, self.module)
         with forward_pass(self.module, reading.watched, reading.act, reading.entered):
             returned = self.module(*placed, **named)
         output = find_output(returned, self._model.scores, n, type(self.module).__name__)
         scores = _as_columns(output, meaning_of(self._model.scores))
-        found |= {"output": scores, **{layer: read.values for layer, read in reading.found.items()}}
-        mask = fields.arrays.get(given.MASK)
+        found |= {"output": scores, **{layer: read[0] for layer, read in reading.found.items()}}
+        mask = fields.arrays.get(MASK)
         mask = mask if mask is not None and mask.ndim == 2 else None
         results = [scores]
         for layer, last in self._features_last.items():
@@ -130,34 +130,24 @@ def pool(
 
     mask: of shape (n, tokens), 0 for tokens that are padding.
     """
-    if way is None or values.ndim < 3:
+    if not isinstance(way, str) or values.ndim < 3:
         return values
-    if not features_last or (way == "mean" and mask is None):
-        axes = range(1, values.ndim - 1) if features_last else range(2, values.ndim)
-        return values.double().mean(dim=tuple(axes)).to(values.dtype)
-    seen = torch.ones_like(values[:, :, 0], dtype=torch.bool) if mask is None else mask != 0
-    if way == "mean":
-        total = torch.where(seen[:, :, None], values, 0).double().sum(dim=1)
-        return (total / seen.double().sum(dim=1)[:, None]).to(values.dtype)
-    place = torch.arange(values.shape[1])
-    first = torch.where(seen, place, values.shape[1]).amin(dim=1)
-    last = torch.where(seen, place, -1).amax(dim=1)
-    chosen = (first if way == "cls" else last)[:, None] == place
-    token = torch.where(chosen[:, :, None], values, 0).sum(dim=1)
-    return torch.where(seen.any(dim=1)[:, None], token, torch.nan)
+    seen = None if mask is None or not features_last else mask != 0
+    pooled: Tensor = pool_places(way, values, features_last=features_last, seen=seen)
+    return pooled
 
 
 def _find_axes(model: TorchModel, layers: Sequence[str], tensors: Fields) -> dict[str, bool]:
     """For each layer, whether its last axis holds the features, seen in an ordinary pass."""
-    parts = readable_parts(model.module)
-    model._check_layers(layers, parts)
+    parts = model._locate(layers)
     model._ask(tensors.copy(), layers, parts)  # it raises what is wrong with a layer
-    reading = Reading(parts, layers, model.pooling, len(tensors))
-    model._run(tensors.copy(), reading.watched, reading.act, reading.entered)
-    mask, last = given.find_mask(tensors), dict.fromkeys(layers, True)
-    for layer, read in reading.found.items():
+    found = model._run(tensors.copy(), layers, parts)
+    mask, last = found.mask, dict.fromkeys(layers, True)
+    for layer, read in found.layers.items():
+        if layer.removesuffix(ENTRANCE) not in parts:
+            continue
         shape, way = read.values.shape, model.pooling.of(layer)
-        last[layer] = read.axes.features_last(shape)
+        last[layer] = read.features_last
         if read.mask is not None:
             raise ExportError(
                 f"layer {layer!r} holds sequences of different lengths, which a graph cannot: "
