@@ -18,12 +18,7 @@ if TYPE_CHECKING:
     from iknow.models.sklearn import SklearnModel
     from iknow.models.torch import TorchModel
 
-LAZY = {
-    "OnnxModel": "iknow.models.onnx",
-    "KerasModel": "iknow.models.keras",
-    "SklearnModel": "iknow.models.sklearn",
-    "TorchModel": "iknow.models.torch",
-}
+LAZY = ("KerasModel", "OnnxModel", "SklearnModel", "TorchModel")
 
 __all__ = [
     "Column",
@@ -45,5 +40,5 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in LAZY:
-        return getattr(import_module(LAZY[name]), name)
+        return getattr(import_module(f"{__name__}.{name.removesuffix('Model').lower()}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -30,8 +30,7 @@ def observe_all(
 ) -> tuple[Observation, int]:
     """The observations of all batches as one, and the number of score columns.
 
-    n_samples: None if nobody knows. The result has scores of shape (n, 0): with many classes they
-    would take most memory.
+    The result has scores of shape (n, 0): with many classes they would take most memory.
     """
     widths: set[int] = set()
 
@@ -47,11 +46,9 @@ def observe_all(
 def only_width(widths: set[int]) -> int:
     """The number of score columns, if it is the same for all samples."""
     if len(widths) != 1:
-        raise InputError(
-            f"the scores must have a column for each class; got {min(widths)} columns for some "
-            f"samples and {max(widths)} for others"
-        )
-    return next(iter(widths))
+        got = f"{min(widths)} columns for some samples and {max(widths)} for others"
+        raise InputError(f"the scores must have a column for each class; got {got}")
+    return widths.pop()
 
 
 def join_whole(parts: Iterable[Observation], n_samples: int | None = None) -> Observation:

@@ -31,10 +31,8 @@ def as_labels(y: Any, n_samples: int, what: str) -> Labels:
 def check_count(labels: Labels, n_samples: int, what: str = "y") -> Labels:
     """The same labels, one for each sample."""
     if len(labels) != n_samples:
-        raise InputError(
-            f"{what} must hold one label per sample; got {len(labels)} labels for {n_samples} "
-            "samples"
-        )
+        got = f"{len(labels)} labels for {n_samples} samples"
+        raise InputError(f"{what} must hold one label per sample; got {got}")
     return labels
 
 
@@ -92,13 +90,12 @@ def as_row_numbers(rows: Any, n_samples: int) -> Ints:
     if rows is None:
         return np.arange(n_samples)
     numbers = as_array(rows, "rows")
-    if numbers.shape != (n_samples,) or numbers.dtype.kind not in "iu" or (numbers < 0).any():
+    fit = numbers.shape == (n_samples,) and numbers.dtype.kind in "iu"
+    if not fit or (numbers < 0).any() or (numbers > np.iinfo(np.int64).max).any():
         raise InputError(
-            f"rows must be a whole number >= 0 for each of the {n_samples} samples; got "
-            f"shape {numbers.shape} and dtype {numbers.dtype}"
+            f"rows must be a whole number >= 0, and below 2**63, for each of the {n_samples} "
+            f"samples; got shape {numbers.shape} and dtype {numbers.dtype}"
         )
-    if n_samples and int(numbers.max()) > np.iinfo(np.int64).max:
-        raise InputError(f"rows must be numbers below 2**63; got {int(numbers.max())}")
     if len(np.unique(numbers)) != n_samples:
         raise InputError("rows must give each training sample a different number")
     return numbers.astype(np.int64)
@@ -159,10 +156,8 @@ def name_positions(labels: Labels, classes: Labels) -> Labels:
 
     For labels of a user who names the columns: a loader yields numbers.
     """
-    is_text, are_numbers = classes.dtype.kind in "OU", labels.dtype.kind in "iu"
-    if not (is_text and are_numbers) or not len(labels):
-        return labels
-    within = 0 <= int(labels.min()) <= int(labels.max()) < len(classes)
+    may_be = classes.dtype.kind in "OU" and labels.dtype.kind in "iu" and len(labels) > 0
+    within = may_be and 0 <= int(labels.min()) <= int(labels.max()) < len(classes)
     named: Labels = classes[labels] if within else labels
     return named
 
@@ -171,7 +166,7 @@ def encode(y: Labels, classes: Labels, what: str) -> Ints:
     """The position of each label in `classes`, of shape (n,)."""
     codes, new = encode_all(y, classes)
     if new:
-        unknown = np.unique(y[codes >= len(classes)])
+        unknown = np.array(new, dtype=object)
         raise InputError(
             f"{what} holds labels the classifier does not know: {_some(unknown)}. "
             f"It knows {_some(classes)}"
@@ -193,10 +188,8 @@ def extend_classes(classes: Labels, new: tuple[Any, ...]) -> Labels:
     if not new:
         return classes
     found = as_vector(list(new), "labels of new classes")
-    known, added = (
-        {"O": "U", "u": "i"}.get(labels.dtype.kind, labels.dtype.kind)
-        for labels in (classes, found)
-    )
+    alike = {"O": "U", "u": "i"}
+    known, added = (alike.get(each.dtype.kind, each.dtype.kind) for each in (classes, found))
     if added != known and (known, added) != ("f", "i"):
         raise InputError(
             f"y holds new labels of another kind than those that the classifier knows: "

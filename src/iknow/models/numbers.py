@@ -2,14 +2,12 @@
 
 What numpy would silently drop or reinterpret (a mask, a date, an imaginary part) is an error here.
 
-scikit-learn knows pandas best, so tables and columns of polars, Arrow and others become those of
-pandas; narwhals keeps names, categories and missing values. We recognize them by the interface
+Tables and columns of polars, Arrow and others become those of pandas, which scikit-learn knows
+best; narwhals keeps names, categories and missing values. We recognize them by the interface
 through which all of them share their memory, so that none of their packages is imported here.
 
-Samples need not be rows of numbers: a pipeline may begin with a step that reads texts, dicts or
-lists of words, such as TfidfVectorizer or DictVectorizer. They come in a list, a Series or an array
-with one axis. Numbers with one axis stay an error: nobody can tell whether they are one sample or
-one feature.
+Texts, dicts and lists of words, which the first step of a pipeline may read, have one axis. Numbers
+with one axis are an error: nobody can tell whether they are one sample or one feature.
 """
 
 from __future__ import annotations
@@ -66,10 +64,8 @@ def as_array(values: Any, what: str, error: type[InputError] = InputError) -> ND
     except Exception as cause:  # the object may raise anything
         raise error(f"{what} must be an array, not {type(values).__name__}: {cause}") from cause
     if array.ndim == 0:
-        raise error(
-            f"{what} must be an array with samples along its first axis; got "
-            f"{type(values).__name__}"
-        )
+        kind = type(values).__name__
+        raise error(f"{what} must be an array with samples along its first axis; got {kind}")
     return array
 
 
@@ -81,10 +77,9 @@ def as_numbers(values: Any, what: str, error: type[InputError] = InputError) -> 
     if type(values) is np.ndarray and values.dtype in COMMON and values.ndim:
         return values  # what follows would take longer than a small model
     values = as_pandas(values, what)
-    read = _frame_to_array if hasattr(values, "iloc") else as_array
-    array = read(values, what, error)
+    array = (_frame_to_array if hasattr(values, "iloc") else as_array)(values, what, error)
     if array.dtype.kind == "O":
-        array = _objects_to_floats(array, what, error)
+        array = _as_floats(array, what, error)
     if array.dtype.kind not in NUMERIC_KINDS:
         raise error(f"{what} must hold real numbers; got dtype {array.dtype}")
     with np.errstate(over="ignore"):  # a long double that overflows becomes inf
@@ -201,18 +196,16 @@ def _frame_to_array(frame: Any, what: str, error: type[InputError]) -> NDArray[A
     return np.column_stack(columns) if columns else np.empty((len(frame), 0))
 
 
-def _objects_to_floats(
-    array: NDArray[Any], what: str, error: type[InputError]
-) -> NDArray[np.float64]:
+def _as_floats(array: NDArray[Any], what: str, error: type[InputError]) -> NDArray[Any]:
+    """Objects as float64, missing ones as NaN; what is too large becomes infinite."""
     found = np.empty(array.shape)
     for place, value in np.ndenumerate(array):
-        is_time = isinstance(value, np.timedelta64)
-        real = isinstance(value, (Real, Decimal, np.bool_)) and not is_time
+        real = isinstance(value, (Real, Decimal, np.bool_)) and not isinstance(
+            value, np.timedelta64
+        )
         if not real and not is_missing(value):
-            raise error(
-                f"{what} must hold real numbers; at {place} it has {shown(value, 60)} of type "
-                f"{type(value).__name__}"
-            )
+            it = f"{shown(value, 60)} of type {type(value).__name__}"
+            raise error(f"{what} must hold real numbers; at {place} it has {it}")
         try:
             found[place] = float(value) if real else np.nan
         except OverflowError:

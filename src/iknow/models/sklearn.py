@@ -7,11 +7,8 @@ of a pipeline inside it; "hidden1", "hidden2", ... and "logits" of an MLPClassif
 
 Some classifiers take missing values as they are, and categories beside numbers. The layer "table"
 is what distances can be measured in: the columns that hold numbers, 0 where one is missing, and a
-flag for each, 1 where it is (`iknow.metrics.Table`). Infinite values stay infinite, and make a
-sample invalid as in any layer.
-
-Distances are between dense rows. So a sparse layer, such as TfidfVectorizer's, is made dense one
-batch at a time, in single precision.
+flag for each, 1 where it is (`iknow.metrics.Table`). Distances are between dense rows, so a sparse
+layer, such as TfidfVectorizer's, is made dense one batch at a time, in single precision.
 """
 
 from __future__ import annotations
@@ -50,12 +47,8 @@ TABLE = "table"
 class SklearnModel(Model):
     """A fitted classifier or a pipeline that ends in one, frozen or not.
 
-    Args:
-        estimator: The classifier.
-
-    Attributes:
-        steps: The transformers of its pipeline by their layers' names, in order.
-        final: The classifier that comes after them.
+    steps: the transformers of the pipeline by their layers' names, in order. final: the classifier
+    that comes after them.
 
     Examples:
         >>> SklearnModel(trained).observe(X, ["input"]).scores.shape
@@ -155,8 +148,7 @@ class SklearnModel(Model):
     def _ask(self, batch: Any, layers: Sequence[str]) -> Observation:
         """The estimator's answer for a batch as it is; `RefusedError` if it raises an error."""
         try:
-            belief = self._belief(batch)
-            scores = self._scores(batch, belief)
+            scores, belief = self._answer(batch)
             activations = self._activations(batch, layers)
         except IknowError:
             raise
@@ -183,47 +175,45 @@ class SklearnModel(Model):
             names.append(LEAVES)
         return [*names, TABLE] if takes_gaps(self.final) and TABLE not in names else names
 
-    def _belief(self, batch: Any) -> Ints:
-        # The prediction need not be the highest score: SVC votes.
+    def _answer(self, batch: Any) -> tuple[Any, Ints]:
+        """The scores and the prediction, which need not be the highest of them: SVC votes.
+
+        Scores: probabilities, else the decision function, else the prediction itself as 0 and 1.
+        """
         said = as_array(self.estimator.predict(own_copy(batch)), "predictions")
-        n = count_samples(batch)
+        name, n, n_classes = type(self.final).__name__, count_samples(batch), len(self.classes)
         labels = said.reshape(n) if said.shape == (n, 1) else said
-        codes = positions_of(labels, self.classes)
         if labels.shape != (n,):
             advice = ""
             if hasattr(batch, "columns") and len(batch.columns) == 1:  # a vectorizer sees one text
-                name = shown(batch.columns[0])
-                column, table = f"the column X[{name}]", f"the table X[[{name}]]"
+                text = shown(batch.columns[0])
+                column, table = f"the column X[{text}]", f"the table X[[{text}]]"
                 advice = f": a step that reads text takes {column}, not {table}"
             raise InputError(
-                f"{type(self.final).__name__} must predict one label for each of {n} inputs; got "
-                f"shape {labels.shape}{advice}"
+                f"{name} must predict one label for each of {n} inputs; got shape "
+                f"{labels.shape}{advice}"
             )
+        codes = positions_of(labels, self.classes)
         if (codes == UNKNOWN).any():
             raise InputError(
-                f"{type(self.final).__name__} must predict one of its classes_ for each input, "
+                f"{name} must predict one of its classes_ for each input, "
                 f"{self.classes.tolist()[:10]}; got {labels[codes == UNKNOWN][:3].tolist()}"
             )
-        return codes
-
-    def _scores(self, batch: Any, belief: Ints) -> Any:
-        """Probabilities, else the decision function, else the prediction itself as 0 and 1."""
-        n_classes = len(self.classes)
         if hasattr(self.estimator, "predict_proba"):
             shares = as_numbers(self.estimator.predict_proba(own_copy(batch)), "probabilities")
-            if shares.shape != (count_samples(batch), n_classes):
+            if shares.shape != (n, n_classes):
                 raise InputError(
-                    f"predict_proba of {type(self.final).__name__} must give a column for each of "
-                    f"its {n_classes} classes_; got shape {shares.shape}"
+                    f"predict_proba of {name} must give a column for each of its {n_classes} "
+                    f"classes_; got shape {shares.shape}"
                 )
-            return shares
+            return shares, codes
         if hasattr(self.estimator, "decision_function"):
             decision = as_numbers(self.estimator.decision_function(own_copy(batch)), "decisions")
             if decision.ndim == 1:
-                return np.column_stack([-decision, decision])
+                return np.column_stack([-decision, decision]), codes
             if decision.shape[1] == n_classes:  # else it is about pairs of classes
-                return decision
-        return np.eye(n_classes)[belief]
+                return decision, codes
+        return np.eye(n_classes)[codes], codes
 
     def _activations(self, batch: Any, layers: Sequence[str]) -> dict[str, Any]:
         found = {"input": _layer_numbers(batch)} if "input" in layers else {}
