@@ -109,8 +109,8 @@ KINDS = (
         "torch",
     ),
     Kind("an ONNX model", is_onnx, "onnx.OnnxModel", (*READ, "device"), "onnx"),
-    Kind("a booster", _is_a("Booster", "xgboost", "lightgbm"), "sklearn.read_booster"),
-    Kind("a catboost model", is_catboost, "sklearn.read_booster"),
+    Kind("a booster", _is_a("Booster", "xgboost", "lightgbm"), "sklearn.SklearnModel"),
+    Kind("a catboost model", is_catboost, "sklearn.SklearnModel"),
     Kind("a scikit-learn classifier", is_estimator, "sklearn.SklearnModel"),
     Kind("a function", is_function, "function.FunctionModel", ("embed",)),
 )

@@ -53,11 +53,6 @@ class Fields:
     """The same n samples in several arrays or tensors by name, each with n rows.
 
     A tokenizer's `input_ids` and `attention_mask`, for example.
-
-    Examples:
-        >>> both = as_fields({"ids": np.zeros((5, 2)), "mask": np.ones((5, 2))})
-        >>> len(both), len(both[1:3]), both[1:3].arrays["mask"].shape
-        (5, 2, (2, 2))
     """
 
     arrays: Mapping[str, Any]
@@ -91,9 +86,8 @@ def count_samples(inputs: Any) -> int:
     try:
         return int(inputs.shape[0]) if is_sparse(inputs) else len(inputs)
     except TypeError:
-        raise InputError(
-            f"inputs must hold samples along their first axis; got {shown(inputs)}"
-        ) from None
+        got = shown(inputs)
+        raise InputError(f"inputs must hold samples along their first axis; got {got}") from None
 
 
 def take_rows(inputs: Any, rows: slice | Ints) -> Any:
@@ -113,11 +107,9 @@ def cut_batches(inputs: Any, size: int | None = None) -> list[Any]:
     n = count_samples(inputs)
     if n == 0:
         raise InputError("X holds no samples")
-    if size is None:
-        size = affordable_batch_size(inputs)
-    if as_whole(size, "batch_size", "be a whole number >= 1") < 1:
-        raise InputError(f"batch_size must be a whole number >= 1; got {shown(size)}")
-    return [take_rows(inputs, slice(start, start + size)) for start in range(0, n, int(size))]
+    size = affordable_batch_size(inputs) if size is None else size
+    size = as_whole(size, "batch_size", "be a whole number >= 1", lambda whole: whole >= 1)
+    return [take_rows(inputs, slice(start, start + size)) for start in range(0, n, size)]
 
 
 def affordable_batch_size(inputs: Any) -> int:

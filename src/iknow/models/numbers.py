@@ -89,10 +89,9 @@ def as_numbers(values: Any, what: str, error: type[InputError] = InputError) -> 
 def as_dense(inputs: Any) -> Any:
     """Samples as scikit-learn takes them.
 
-    A data frame, and a Series of text, as it is; tables of polars and Arrow as a data frame; a
-    sparse matrix as one whose rows can be taken; texts, dicts and lists of words as an array of
-    shape (n,); anything else as an array of shape (n, ...). Columns by name, as a dataset yields
-    them, are a data frame, or the only one of them.
+    A table, or columns by name, as a data frame; a Series of text as it is; a sparse matrix as one
+    whose rows can be taken; texts, dicts and lists of words as an array of shape (n,); anything
+    else as an array of shape (n, ...). The only one of columns by name stands for itself.
     """
     if is_sparse(inputs) and inputs.ndim == 2:  # first, as one format of them is a dict
         return inputs.tocsr()

@@ -5,10 +5,9 @@ cannot identify a model: one changed number outside the weights may change every
 keeps some inputs with their scores and activations, which the same model repeats.
 
 Batch sizes, threads, processors and libraries change the order of sums. So an activation may differ
-by 1/10,000 of the layer's spread (the root mean square distance of the activations from their
-mean), or by ten times the difference that other batches of the same inputs made at `fit`, whichever
-is larger, plus a few units in the last place. A smaller change, or one on inputs unlike any of the
-probes, goes unnoticed.
+by 1/10,000 of the layer's spread (the root mean square distance from their mean), or by ten times
+the difference that other batches of the same inputs made at `fit`, whichever is larger, plus a few
+units in the last place. A smaller change, or one on inputs unlike the probes, goes unnoticed.
 """
 
 from __future__ import annotations
@@ -39,11 +38,8 @@ SCORES = "the scores"
 class Probe:
     """Inputs of n samples and what a model said about them.
 
-    Attributes:
-        inputs: The inputs, as the model takes them.
-        observed: What the model said about them.
-        tolerances: For each layer, and for the scores, how far two answers may differ.
-        rows: The numbers of the training samples that the inputs are, of shape (n,).
+    inputs: as the model takes them. tolerances: for each layer, and for the scores, how far two
+    answers may differ. rows: the numbers of the training samples that they are, of shape (n,).
     """
 
     inputs: Any

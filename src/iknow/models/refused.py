@@ -23,9 +23,6 @@ from iknow.models.joined import put
 from iknow.models.model import Observation
 from iknow.models.numbers import is_missing, is_number, is_sparse, is_text
 
-ERRORS = ("XGBoostError", "LightGBMError", "CatBoostError")
-"""What the boosting packages raise about data, by name; not all are ValueErrors."""
-
 ORDINARY, MISSING, INFINITE, NEGATIVE_INFINITE, BEYOND_FLOAT32 = range(5)
 """Kinds of values; a model may accept one and refuse another."""
 
@@ -38,7 +35,8 @@ def is_refusal(error: Exception) -> bool:
     A missing text has no method `lower`: that is an AttributeError.
     """
     known = isinstance(error, (ValueError, TypeError, ArithmeticError, AttributeError))
-    return known or any(kind.__name__ in ERRORS for kind in type(error).__mro__)
+    boosting = {"XGBoostError", "LightGBMError", "CatBoostError"}  # not all are ValueErrors
+    return known or not boosting.isdisjoint(kind.__name__ for kind in type(error).__mro__)
 
 
 def observe_if_taken(ask: Ask, batch: Any, layers: Sequence[str]) -> Observation:
@@ -108,15 +106,11 @@ def find_kinds(batch: Any) -> Ints:
     marks = _mark(batch)
     if marks is None or not len(kinds):
         return kinds
-    if is_sparse(marks):
-        strange = np.diff(marks.indptr) > 0
-        marks = marks[np.flatnonzero(strange)].toarray()
-    else:
-        marks = marks.reshape(len(kinds), -1)
-        strange = marks.any(axis=1)
-        marks = marks[strange]
+    marks = marks if is_sparse(marks) else marks.reshape(len(kinds), -1)
+    strange = np.diff(marks.indptr) > 0 if is_sparse(marks) else marks.any(axis=1)
     if strange.any():
-        kinds[strange] = 1 + np.unique(marks, axis=0, return_inverse=True)[1].ravel()
+        few = marks[strange].toarray() if is_sparse(marks) else marks[strange]
+        kinds[strange] = 1 + np.unique(few, axis=0, return_inverse=True)[1].ravel()
     return kinds
 
 
@@ -139,10 +133,10 @@ def _mark(batch: Any) -> Any:
 
 def _mark_array(values: NDArray[Any]) -> NDArray[np.uint8]:
     if values.dtype.kind == "O":
-        floats = (value if isinstance(value, float) else 0.0 for value in values.flat)
-        gaps = map(is_missing, values.flat)
-        found = [np.nan if gap else value for gap, value in zip(gaps, floats, strict=True)]
-        values = np.array(found).reshape(values.shape)
+        floats = [
+            v if isinstance(v, float) else np.nan if is_missing(v) else 0.0 for v in values.flat
+        ]
+        values = np.array(floats).reshape(values.shape)
     if values.dtype.kind != "f":
         return np.zeros(values.shape, dtype=np.uint8)
     large = np.abs(values) > np.finfo(np.float32).max

@@ -45,15 +45,11 @@ MOST_ROWS = 32  # inputs to keep of a loader, to recognize the model by
 class Samples:
     """Batches of prepared inputs, to be read once; and what is known of them before and after.
 
-    Attributes:
-        batches: The inputs and the labels, or None, of each batch that nobody has read yet.
-        inputs: All prepared inputs, if they are at hand; else None.
-        given: The labels that the user passed beside the samples, if any.
-        n_batches: How many batches there are; None if nobody knows.
-        n_samples: How many samples there are; None while nobody knows.
-        n_expected: About how many; None if nobody knows.
-        richest: Of a loader read so far, a few inputs from the batch with the most classes, and
-            their labels and positions; None if such inputs cannot be copied.
+    batches: the inputs and the labels, or None, of those that nobody has read yet. inputs: all of
+    them, if they are at hand. given: the labels that the user passed beside the samples, if any.
+    n_batches, n_samples, n_expected: how many, and about how many samples; None while nobody knows.
+    richest: of a loader read so far, a few inputs from the batch with the most classes, and their
+    labels and positions; None if such inputs cannot be copied.
     """
 
     batches: Iterator[tuple[Any, Any]]
@@ -100,12 +96,12 @@ class Samples:
                     self._sizes.append(measure_later(inputs))
                 known = self._came[-1:] if self.given is None else [self.given[start:][:n]]
                 if known and len(known[0]) == n:
-                    self._compare_richest(inputs, known[0], start)
+                    self._keep_richest(inputs, known[0], start)
             yield inputs
         self.n_samples = self._n_read
 
-    def _compare_richest(self, inputs: Any, labels: Labels, start: int) -> None:
-        """Keep a few inputs of a batch that begins with sample `start` if it has more classes."""
+    def _keep_richest(self, inputs: Any, labels: Labels, start: int) -> None:
+        """Keep a few inputs of a batch, from sample `start` on, if it has the most classes."""
         classes, codes = np.unique(labels.astype(str), return_inverse=True)
         if len(classes) > self._most_classes:
             rows = choose_rows(codes, MOST_ROWS)
@@ -127,10 +123,8 @@ class Samples:
         """All labels, after `read`; an error if there are none, or not as many as samples."""
         labels = self.labels
         if labels is None:
-            raise InputError(
-                "the batches have no labels: let the loader yield (inputs, labels), or dicts with "
-                "'labels', or pass y"
-            )
+            advice = "let the loader yield (inputs, labels), or dicts with 'labels', or pass y"
+            raise InputError(f"the batches have no labels: {advice}")
         return check_count(labels, self._n_read)
 
     @property
@@ -140,25 +134,18 @@ class Samples:
 
 
 def as_samples(
-    X: Any,
-    y: Any,
-    prepare: Callable[[Any], Any],
-    batch_size: int | None,
-    *,
-    takes_pairs: bool = False,
+    X: Any, y: Any, prepare: Callable[[Any], Any], batch_size: int | None, *, takes_pairs: bool
 ) -> Samples:
-    """The samples of what the user passed.
+    """What the user passed, as `prepare` turns it into what the model takes.
 
-    prepare: turns inputs into what the model takes. takes_pairs: whether (scores, {layer:
-    activations}) are inputs.
+    takes_pairs: whether (scores, {layer: activations}) are inputs.
     """
     if not is_loader(X):
         inputs = prepare(X)
         n = count_samples(inputs)
         cut = cut_batches(inputs, batch_size)
         given = None if y is None else as_labels(y, n, "y")
-        unlabeled = ((batch, None) for batch in cut)
-        return Samples(unlabeled, inputs, given, len(cut), n_samples=n, n_expected=n)
+        return Samples(((batch, None) for batch in cut), inputs, given, len(cut), n, n)
     batches, n_batches, n_expected = _open_loader(X, batch_size)
 
     def read() -> Iterator[tuple[Any, Any]]:
@@ -175,11 +162,9 @@ def as_samples(
             nothing = False
             yield prepared, labels if y is None else None
         if nothing:
-            is_spent = isinstance(X, Iterator)
-            advice = ". An iterator can be read only once: make a new one" if is_spent else ""
-            raise InputError(
-                f"{shown(X)} yields nothing: expected batches of (inputs, labels){advice}"
-            )
+            spent = ". An iterator can be read only once: make a new one"
+            advice = f"expected batches of (inputs, labels){spent * isinstance(X, Iterator)}"
+            raise InputError(f"{shown(X)} yields nothing: {advice}")
 
     given = None if y is None else as_vector(y, "y", column=True)
     return Samples(read(), given=given, n_batches=n_batches, n_expected=n_expected)
@@ -193,13 +178,10 @@ def _has_gaps(batch: Any) -> bool:
 
 
 def is_loader(data: Any) -> bool:
-    """Whether data comes in batches, and not at hand as an array does.
-
-    Some loaders are known by their classes, although they give samples by position.
-    """
+    """Whether data comes in batches, and not at hand as an array does."""
     if isinstance(data, np.ndarray):
         return False
-    known = ("DataLoader", "Dataset", "IterableDataset")
+    known = ("DataLoader", "Dataset", "IterableDataset")  # though they give samples by position
     is_known = any(has_base(data, name, "torch", "datasets") for name in known)
     if is_known or isinstance(data, Iterator):
         return True

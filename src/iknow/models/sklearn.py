@@ -39,13 +39,13 @@ from iknow.models.model import (
 )
 from iknow.models.numbers import as_array, as_dense, as_numbers, is_number, is_sparse
 from iknow.models.refused import is_refusal, observe_if_taken
-from iknow.models.trees import as_booster, check_boosted, find_leaves, has_leaves
+from iknow.models.trees import as_classifier, check_boosted, find_leaves, has_leaves
 
 TABLE = "table"
 
 
 class SklearnModel(Model):
-    """A fitted classifier or a pipeline that ends in one, frozen or not.
+    """A fitted classifier or a pipeline that ends in one, frozen or not, or a booster.
 
     steps: the transformers of the pipeline by their layers' names, in order. final: the classifier
     that comes after them.
@@ -58,6 +58,7 @@ class SklearnModel(Model):
     def __init__(self, estimator: Any) -> None:
         while isinstance(estimator, FrozenEstimator):
             estimator = estimator.estimator
+        estimator = as_classifier(estimator)
         kind = type(estimator).__name__
         if not hasattr(estimator, "classes_"):
             raise InputError(
@@ -284,8 +285,3 @@ def _layer_numbers(batch: Any) -> Any:
             f"distances need numbers, but these inputs are not all numbers ({error}): "
             "choose layers after the step that encodes them"
         ) from error
-
-
-def read_booster(model: Any) -> SklearnModel:
-    """The adapter for a trained model of xgboost, lightgbm or catboost itself."""
-    return SklearnModel(as_booster(model))

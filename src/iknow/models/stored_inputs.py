@@ -29,13 +29,8 @@ Stored = tuple[dict[str, Any], dict[str, Any]]
 def keep_rows(inputs: Any, rows: Ints) -> Any:
     """A copy of these samples; None for inputs of a kind that no bundle can keep."""
     parts = inputs.arrays.values() if isinstance(inputs, Fields) else [inputs]
-    known = [
-        isinstance(part, np.ndarray | list)
-        or is_sparse(part)
-        or hasattr(part, "iloc")
-        or hasattr(part, "detach")
-        for part in parts
-    ]
+    marks = ("iloc", "detach", "tocsr")  # of a data frame, a tensor and a sparse matrix
+    known = (isinstance(x, np.ndarray | list) or any(hasattr(x, m) for m in marks) for x in parts)
     return take_rows(inputs, rows) if all(known) else None
 
 
@@ -47,8 +42,13 @@ def store_inputs(inputs: Any) -> Stored:
             raise ValueError("inputs by name that are not all arrays cannot be kept in a bundle")
         arrays = {f"inputs{i}": stored["inputs"] for i, (_, stored) in enumerate(found)}
         return {"kind": "fields", "names": list(inputs.arrays)}, arrays
+    if hasattr(inputs, "iloc") and inputs.ndim == 2:
+        return _store_frame(inputs)
     if hasattr(inputs, "iloc"):
-        return _store_frame(inputs) if inputs.ndim == 2 else _store_series(inputs)
+        if inputs.name is not None and not _is_plain_name(inputs.name):
+            raise ValueError("a Series can be kept only if its name is text or an integer")
+        record, arrays = _store_frame(inputs.to_frame("series"))
+        return {**record, "kind": "series", "name": inputs.name}, arrays
     if is_sparse(inputs):
         rows = inputs.tocsr()
         if rows.dtype.kind not in "biuf":
@@ -138,13 +138,6 @@ def _restore_frame(record: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
     frame = pd.DataFrame(dict(enumerate(columns)), index=index)
     frame.columns = pd.Index([column["name"] for column in record["columns"]])
     return frame
-
-
-def _store_series(series: Any) -> Stored:
-    if series.name is not None and not _is_plain_name(series.name):
-        raise ValueError("a Series can be kept only if its name is text or an integer")
-    record, arrays = _store_frame(series.to_frame("series"))
-    return {**record, "kind": "series", "name": series.name}, arrays
 
 
 def _is_plain_name(name: Any) -> bool:

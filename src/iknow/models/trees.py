@@ -1,19 +1,15 @@
 """Trees: classifiers made of them, their leaves, and trained models of the boosting packages.
 
 A tree gives all samples in a leaf the same answer, so two samples that share the leaves of most
-trees are alike to the model, however far apart their features are: a feature that no tree asks for
-does not count, and one that many ask for counts often. The distance is the number of trees that
-tell two samples apart (`iknow.metrics.Hamming`). Beyond the training data all samples fall into
+trees are alike to the model, however far apart their features are. The distance is the number of
+trees that tell them apart (`iknow.metrics.Hamming`). Beyond the training data all samples fall into
 the outermost leaves, so leaves alone cannot see how far away a sample is.
 
 The leaves are those that answer: boosting that stopped early uses its best iteration, and one with
-trees for each class gives a column for every one of them. Categories and missing values go the way
-that the model learned for them.
+trees for each class gives a column for every one of them.
 
-A trained model of xgboost, lightgbm or catboost itself is not one of scikit-learn's, but says the
-same: probabilities, and leaves. A `Booster` puts it behind scikit-learn's interface. Its classes
-are the numbers of its columns unless it knows better, as catboost does;
-`EpistemicClassifier(classes=...)` names them.
+A `Booster` puts a trained model of xgboost, lightgbm or catboost itself behind scikit-learn's
+interface. Its classes are the numbers of its columns unless it knows better, as catboost does.
 
 lightgbm goes by the position of columns and could take one feature for another, so we compare their
 names. catboost finds them by name in any order, but distances need one order: that of its training.
@@ -35,7 +31,7 @@ from iknow.core.arrays import Floats, Labels
 from iknow.core.text import names
 from iknow.errors import InputError, LayerError
 from iknow.metrics.metric import LEAVES
-from iknow.models.adapt import has_base
+from iknow.models.adapt import has_base, is_catboost
 from iknow.models.inputs import count_samples
 from iknow.models.numbers import is_sparse
 
@@ -123,12 +119,13 @@ class CatboostBooster(Booster):
         return self.model.predict(inputs, prediction_type="Probability")
 
 
-def as_booster(model: Any) -> Booster:
-    """A trained model of one of the packages, with scikit-learn's interface."""
+def as_classifier(model: Any) -> Any:
+    """A trained model of a package itself behind scikit-learn's interface; others as they are."""
     if has_base(model, "Booster", "xgboost"):
         return XgboostBooster(model)
-    is_lightgbm = has_base(model, "Booster", "lightgbm")
-    return LightgbmBooster(model) if is_lightgbm else CatboostBooster(model)
+    if has_base(model, "Booster", "lightgbm"):
+        return LightgbmBooster(model)
+    return CatboostBooster(model) if is_catboost(model) else model
 
 
 def _check_objective(package: str, objective: Any, known: Sequence[str]) -> None:
@@ -214,6 +211,6 @@ def as_leaves(found: Any, n_samples: int) -> NDArray[Any]:
     if not (leaves < MOST_LEAVES).all():
         raise LayerError(
             f"a tree has leaves numbered up to {int(leaves.max())}; the layer {LEAVES!r} holds "
-            f"numbers below 2**24: choose another layer"
+            "numbers below 2**24: choose another layer"
         )
     return leaves
