@@ -101,7 +101,6 @@ def put(whole: Observation, rows: slice | Ints, part: Observation) -> None:
 
 
 def check_width(layer: str, values: Floats32, width: int) -> None:
-    """Refuse activations of another width than those before."""
     if values.shape[1] != width:
         raise LayerError(
             f"layer {layer!r} gives {values.shape[1]} features for some samples and "
@@ -110,9 +109,8 @@ def check_width(layer: str, values: Floats32, width: int) -> None:
 
 
 def _check_memory(widths: Mapping[str, int], n: int, *, held: bool = False) -> None:
-    """Refuse activations that take more than a share of the free memory: search copies them.
-
-    held: whether they are in memory already, so that what is free is the rest.
+    """Refuse activations that take more than a share of the memory that is free, or that they hold
+    already: search copies them.
     """
     needed = 4 * n * sum(widths.values())
     if needed <= ALWAYS_FITS:  # asking takes longer than all else about a single sample

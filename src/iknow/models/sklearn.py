@@ -107,9 +107,8 @@ class SklearnModel(Model):
                 found.append(TABLE)
             elif LEAVES in names:
                 found = []
-        hidden = [name for name in names if self.role(name) == "hidden"]
-        rest = [name for name in names if self.role(name) in ("leaves", "output")]
-        found += [*hidden[-1:], *rest]
+        found += [name for name in names if self.role(name) == "hidden"][-1:]
+        found += [name for name in names if self.role(name) in ("leaves", "output")]
         return tuple(Layer(name, self.role(name)) for name in dict.fromkeys(found))
 
     def role(self, layer: str) -> Role:
@@ -243,9 +242,8 @@ class SklearnModel(Model):
 
 def takes_gaps(classifier: Any) -> bool:
     """Whether a fitted classifier may take missing values as they are."""
-    if has_leaves(classifier):
-        return True
-    return hasattr(classifier, "__sklearn_tags__") and get_tags(classifier).input_tags.allow_nan
+    tags = get_tags(classifier) if hasattr(classifier, "__sklearn_tags__") else None
+    return has_leaves(classifier) or (tags is not None and tags.input_tags.allow_nan)
 
 
 def find_numbers(batch: Any) -> Floats:
