@@ -118,7 +118,7 @@ def _mark(batch: Any) -> Any:
     """The kind of each value, in an array or a sparse matrix like the batch; None if unknown."""
     if is_sparse(batch):
         parts = _mark_array(batch.data), batch.indices, batch.indptr
-        marks = csr_array(parts, shape=batch.shape, copy=True)
+        marks: Any = csr_array(parts, shape=batch.shape, copy=True)
         marks.eliminate_zeros()  # in place, and the batch is the user's
         return marks
     if hasattr(batch, "iloc"):
