@@ -398,14 +398,11 @@ def _products_are_full() -> bool:
 
 
 class Frame(NamedTuple):
-    """The shift and scale of an index, and the numbers of `bounds`, "In any precision".
+    """The shift and scale of an index, and the numbers of `bounds`, "In any precision"."""
 
-    center: of shape (n_features,) in float64. scale: a power of two. precision: of the factors.
-    """
-
-    center: Tensor
-    scale: float
-    precision: Precision
+    center: Tensor  # of shape (n_features,) in float64
+    scale: float  # a power of two
+    precision: Precision  # of the factors
 
     @property
     def error(self) -> float:
@@ -470,19 +467,14 @@ class Frame(NamedTuple):
 
 
 class QueryBounds(NamedTuple):
-    """Numbers of queries: q̃ as low, σ as scales, n as norms and g as errors.
-
-    low: of shape (n_padded, n_features or more); scales, norms, errors: (n_padded,) in float32; at
-    least n_queries of each. half_norms: |Q|²/2, of shape (n_queries,) in float64, or -inf for a
-    query without bounds: its limits are inf.
-    """
+    """Numbers of queries, in float32 unless said; n_padded is n_queries or more."""
 
     frame: Frame
-    low: Tensor
-    scales: Tensor
-    norms: Tensor
-    errors: Tensor
-    half_norms: Tensor
+    low: Tensor  # q̃ in the frame's precision, of shape (n_padded, n_features or more)
+    scales: Tensor  # σ, of shape (n_padded,)
+    norms: Tensor  # n, (n_padded,)
+    errors: Tensor  # g, (n_padded,)
+    half_norms: Tensor  # |Q|²/2, (n_queries,), float64; -inf without bounds: its limits are inf
 
     def to_limits(self, distances: Tensor) -> Tensor:
         """The largest bounds that rows at these distances can have: (..., n_queries), float32.

@@ -37,42 +37,32 @@ from iknow.search.kernels.numba.vectors import (
 
 
 class Pack(NamedTuple):
-    """Packed rows as the compiled functions take them, with the constants of the bounds.
+    """Packed rows as the compiled functions take them, with the constants of the bounds."""
 
-    panels: flat, float32. slots: the row in each slot, or -1. points: the rows themselves, of shape
-    (n_rows, n_features). rows: their numbers in the training set, of shape (n_rows,).
-    """
-
-    panels: Floats32
-    slots: Ints
-    points: Floats32
-    rows: Ints
+    panels: Floats32  # flat
+    slots: Ints  # the row in each slot, or -1
+    points: Floats32  # the rows themselves, of shape (n_rows, n_features)
+    rows: Ints  # their numbers in the training set, of shape (n_rows,)
     scale: float
     error: float
     underflow: float
 
 
 class PanelBlocks(NamedTuple):
-    """Panels in blocks of one class each.
+    """Panels in blocks of one class each."""
 
-    starts: the first panel of each block and, last, the number of panels, of shape (n_blocks + 1,).
-    classes: the first block of each class and, last, their number, of shape (n_classes + 1,).
-    """
-
-    starts: Ints
-    classes: Ints
+    starts: Ints  # the first panel of each block and, last, the number of panels: (n_blocks + 1,)
+    classes: Ints  # the first block of each class and, last, their number: (n_classes + 1,)
 
 
 class Queries(NamedTuple):
-    """A batch of queries: the originals, and shifted and scaled like the rows.
-
-    squared: |q̂|² of shape (n_queries,), inf for queries so far away that float32 might overflow:
-    every limit is then inf, and rules nothing out.
+    """A batch of queries. Where float32 might overflow, |q̂|² is inf: every limit is then inf, too,
+    and rules nothing out.
     """
 
-    given: Floats32
-    points: Floats32
-    squared: Floats
+    given: Floats32  # of shape (n_queries, n_features)
+    points: Floats32  # q̂, their coordinates, shifted and scaled like those of the rows
+    squared: Floats  # |q̂|² of shape (n_queries,)
 
 
 @inlined

@@ -30,18 +30,12 @@ DRAWS = 40  # steps toward the smallest ball around 16 members
 
 
 class Tree(NamedTuple):
-    """Balls around the panels of each class, in panels of 16 themselves, level upon level.
+    """Balls around the panels of each class, in panels of 16 themselves, level upon level."""
 
-    nodes: flat, float32; a panel of balls is h, -ĉ_1 … -ĉ_d and R, 16 numbers each. firsts and
-    counts: the first panel and the number of panels of each class at each level, of shape
-    (n_classes, n_levels); level 0 are the rows. top: each class's first level of a single panel of
-    balls.
-    """
-
-    nodes: Floats32
-    firsts: Ints
-    counts: Ints
-    top: Ints
+    nodes: Floats32  # flat; a panel of balls is h, -ĉ_1 … -ĉ_d and R, 16 numbers each
+    firsts: Ints  # the first panel of each class at each level, of shape (n_classes, n_levels)
+    counts: Ints  # how many panels there are, of the same shape; level 0 are the rows
+    top: Ints  # each class's first level of a single panel of balls, of shape (n_classes,)
 
 
 def sort_rows(coordinates: Floats32, class_starts: Ints) -> Ints:
@@ -201,11 +195,7 @@ def _find_center(members: Floats, reaches: Floats, center: Floats) -> None:
     halves the cells that cannot be ruled out.
     """
     n_members, n_features = members.shape
-    for j in range(n_features):
-        total = 0.0
-        for i in range(n_members):
-            total += members[i, j]
-        center[j] = total / n_members
+    center[:] = members.sum(axis=0) / n_members
     best, smallest = np.empty(n_features), np.inf
     for draw in range(DRAWS):
         farthest, radius = 0, -1.0
@@ -217,13 +207,10 @@ def _find_center(members: Floats, reaches: Floats, center: Floats) -> None:
             if apart > radius:
                 farthest, radius = i, apart
         if radius < smallest:
-            smallest = radius
-            for j in range(n_features):
-                best[j] = center[j]
+            smallest, best[:] = radius, center
         for j in range(n_features):
             center[j] += (members[farthest, j] - center[j]) / (draw + 6)
-    for j in range(n_features):
-        center[j] = np.float64(np.float32(best[j]))
+    center[:] = best.astype(np.float32)
 
 
 @compiled_freely

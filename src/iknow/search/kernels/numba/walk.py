@@ -61,20 +61,14 @@ PANEL_BYTES, ROW_BYTES = 256, 512  # to ask for in advance; the processor forese
 
 
 class Shadows(NamedTuple):
-    """How coordinates show distances, and shadows by more directions, to compare row by row.
+    """How coordinates show distances, and shadows by more directions, to compare row by row."""
 
-    rows: integers of shape (n_slots, n_far + 1), by slot; no columns to leave this out. queries: of
-    shape (n_queries, n_far + 1). slack: what to add to a distance to have one among coordinates, of
-    shape (n_queries,). stretch: by how much these stretch it. units: the integers in 1. blur: of
-    rows, in these.
-    """
-
-    rows: Any
-    queries: Floats32
-    slack: Floats
-    stretch: float
-    units: float
-    blur: float
+    rows: Any  # integers of shape (n_slots, n_far + 1), by slot; no columns to leave this out
+    queries: Floats32  # of shape (n_queries, n_far + 1)
+    slack: Floats  # what to add to a distance to have one among coordinates, (n_queries,)
+    stretch: float  # by how much these stretch it
+    units: float  # the integers in 1
+    blur: float  # of rows, in integers
 
 
 class Coarse(NamedTuple):
@@ -83,70 +77,49 @@ class Coarse(NamedTuple):
     A row has integers i, -x̂_j ≈ i_j s_j, and a query k, s_j q̂_j ≈ u k_j, off by u/2 at most. So
     -x̂·q̂ >= u Σ i_j k_j - 64 d u - error |q̂|, where no row is further than `error` from what its
     integers say. As |x̂_j| <= 1, rounding to float32 costs less than 2^-20 d (1 + |q̂|) besides.
-
-    panels: flat, of int8; 16 pairs of numbers for every two terms; empty where there are no
-    shadows. steps: s, of shape (d,).
     """
 
-    panels: Any
-    steps: Floats
+    panels: Any  # flat, int8; 16 pairs for every two terms; empty where there are no shadows
+    steps: Floats  # s, of shape (d,)
     error: float
 
 
 class Question(NamedTuple):
-    """What is asked: how many rows of the believed class and of others, and the horizon but for k.
+    """What is asked."""
 
-    patience: how many rows to measure for one query before giving up. is_flat: whether to bound
-    all panels rather than walk down the tree.
-    """
-
-    own: int
-    other: int
-    fixed: float
+    own: int  # how many rows of the believed class
+    other: int  # how many of each other class
+    fixed: float  # of the horizon, as is the next; its k is that of the answer
     ratio: float
-    patience: int
-    is_flat: bool
+    patience: int  # how many rows to measure for one query before giving up
+    is_flat: bool  # whether to bound all panels rather than walk down the tree
 
 
 class Answer(NamedTuple):
-    """What is found about a batch of queries.
+    """What is found about a batch of n queries; at first inf, -1 and False."""
 
-    distances, rows: the nearest of each class, of shape (n_queries, n_classes, m), filled with inf
-    and -1. neighbors: distances to the k nearest rows, of shape (n_queries, k), filled with inf.
-    complete: how far all is known, as evidence has it, of shape (n_queries, 3), filled with inf.
-    given_up: of shape (n_queries,), marks queries that ran out of patience, about which nothing is
-    known.
-    """
-
-    distances: Floats
-    rows: Ints
-    neighbors: Floats
-    complete: Floats
-    given_up: Bools
+    distances: Floats  # to the nearest rows of each class, of shape (n, n_classes, m)
+    rows: Ints  # which these are, of the same shape
+    neighbors: Floats  # distances to the k nearest rows, of shape (n, k)
+    complete: Floats  # how far all is known, as evidence has it, of shape (n, 3)
+    given_up: Bools  # queries that ran out of patience: nothing is known about them, (n,)
 
 
 class Memory(NamedTuple):
-    """What the functions write to.
+    """What the functions write to, some of it for a moment only."""
 
-    bounds: of all panels, for some queries. least: of each class. near, found: distances and rows
-    of the nearest of a class, padded with inf and -1. nearest: rows of all classes. costs: the
-    panels, shadows and rows looked at. places, shown: slots of rows that wait to be looked at, and
-    their bounds. levels, nodes, apart: balls to visit, and their distances. The others are for a
-    moment only.
-    """
-
-    bounds: Floats32
-    least: Floats32
-    near: Floats
-    found: Ints
-    nearest: Ints
-    costs: Ints
+    bounds: Floats32  # of all panels, for some queries
+    least: Floats32  # of each class
+    near: Floats  # distances to the nearest rows of a class, padded with inf
+    found: Ints  # which these are, padded with -1
+    nearest: Ints  # rows of all classes
+    costs: Ints  # the panels, shadows and rows looked at
     values: Floats32
-    places: Ints
-    shown: Floats32
-    levels: Ints
-    nodes: Ints
-    apart: Floats32
+    places: Ints  # slots of rows that wait to be looked at
+    shown: Floats32  # their bounds
+    levels: Ints  # of the balls to visit
+    nodes: Ints  # their numbers
+    apart: Floats32  # their distances
     pieces: Ints
     sums: Floats
 
@@ -180,7 +153,7 @@ class Task(NamedTuple):
     """What is sought: the `rank` nearest rows of a class, to query i.
 
     Of them, those matter that lie within `floor`, or within the lower of `best` and the distance of
-    the class's own row number `counted`. most: how many rows may be measured by then.
+    the class's own row number `counted`.
     """
 
     i: int
@@ -189,7 +162,7 @@ class Task(NamedTuple):
     counted: int
     floor: float
     best: float
-    most: int
+    most: int  # rows that may be measured by then
 
 
 @compiled
@@ -556,8 +529,8 @@ def _limits_of(walk: Walk, i: int) -> Any:
     pack, shadows, squared = walk.pack, walk.shadows, walk.queries.squared[i]
     factor, offset = limit_terms(pack.scale, pack.error, pack.underflow, squared)
     margin = 2.0**-22 * np.sqrt(squared) + 2.0**-110
-    shown = shadows.stretch, shadows.slack[i], shadows.units, shadows.blur
-    return Limits(shown[0], shown[1], shown[2], shown[3], factor, offset, pack.scale, margin)
+    slack, units, blur = shadows.slack[i], shadows.units, shadows.blur
+    return Limits(shadows.stretch, slack, units, blur, factor, offset, pack.scale, margin)
 
 
 @inlined
