@@ -108,8 +108,7 @@ class Levels:
     def only(self, layers: Collection[str]) -> Levels | None:
         """The path through some of the layers; None if it goes through none of them."""
         kept = tuple(v for v in self.voices if v.layer is None or v.layer in layers)
-        path = replace(self, voices=kept) if kept else None
-        return path if path is not None and path.layers else None
+        return replace(self, voices=kept) if any(v.layer is not None for v in kept) else None
 
     def ranks(self, evidence: Mapping[str, Contrast], confidence: Floats | None) -> Floats:
         """What each voice says about n samples, of shape (n, n_voices); the level is the smallest.

@@ -39,7 +39,7 @@ class Groups(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The nearest rows of each class for n queries, by (distance, number), in a library's arrays."""
+    """The nearest rows of each class for n queries, by (distance, number), in arrays of `xp`."""
 
     distances: Any  # of shape (m, n_classes, n); inf past the last row
     numbers: Any  # of the same shape; NO_ROW past the last row

@@ -89,18 +89,12 @@ def precedes(distance: float, row: int, other_distance: float, other: int) -> An
 
 @compiled
 def gather_batch(
-    pack: Pack,
-    blocks: PanelBlocks,
-    queries: Queries,
-    distances: Floats,
-    exemplars: Ints,
-    kth: Floats,
+    pack: Pack, blocks: PanelBlocks, queries: Queries, distances: Floats, numbers: Ints, kth: Floats
 ) -> None:
-    """Evidence about a batch of queries, written into its three arrays.
+    """Evidence about a batch of queries, written into its three arrays, filled with inf and -1.
 
-    distances, exemplars: of shape (n_classes, n_queries, m), filled with inf and -1, for the m
-    nearest rows of each class. kth: of shape (n_queries, k), filled with inf; its rows end up
-    ascending.
+    distances, numbers: of shape (n_classes, n_queries, m), for the m nearest rows of each class.
+    kth: of shape (n_queries, k); its rows end up ascending.
     """
     minima = find_block_minima(pack.panels, blocks.starts, queries.points)
     # Class by class: the panels of one class stay in the cache while all queries visit them.
@@ -108,7 +102,7 @@ def gather_batch(
         first, last = blocks.classes[code], blocks.classes[code + 1]
         if first < last:
             find_few(
-                pack, blocks.starts, queries, minima, first, last, distances[code], exemplars[code]
+                pack, blocks.starts, queries, minima, first, last, distances[code], numbers[code]
             )
     if kth.shape[1]:
         n_blocks, unnamed = len(blocks.starts) - 1, np.full(kth.shape, -1, dtype=np.int64)

@@ -171,9 +171,7 @@ def _make_balls(pack: Pack, tree: Tree, n_terms: int, code: int) -> None:
                 if exists:
                     for j in range(n_terms):
                         members[n_members, j] = -source[start + (j + 1) * LANES]
-                    reaches[n_members] = 0.0
-                    if level > 1:
-                        reaches[n_members] = nodes[start + (n_terms + 1) * LANES]
+                    reaches[n_members] = 0 if level == 1 else nodes[start + (n_terms + 1) * LANES]
                     n_members += 1
             _find_center(members[:n_members], reaches[:n_members], center)
             squared = 0.0

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Floats32, Ints
+from iknow.search.kernels.numba import vectors
 from iknow.search.kernels.numba.compile import compiled, compiled_bare, compiled_freely, inlined
 from iknow.search.kernels.numba.measure import MOST_PIECES, measure_long
 from iknow.search.kernels.numba.products import (
@@ -36,19 +37,7 @@ from iknow.search.kernels.numba.products import (
     precedes,
 )
 from iknow.search.kernels.numba.tree import Tree
-from iknow.search.kernels.numba.vectors import (
-    LANES,
-    QUERIES_AT_ONCE,
-    balls_for_six,
-    coarse_minima,
-    lanes_within,
-    lowest_bit,
-    lowest_of,
-    minima_for_six,
-    prefetch,
-    scan_balls,
-    scan_panel,
-)
+from iknow.search.kernels.numba.vectors import LANES, QUERIES_AT_ONCE, lowest_bit, prefetch
 
 ALONE = 2  # up to so many queries are faster one by one
 MOST_SWEPT = 1 << 13  # panels up to which the balls around all of them are bounded at once
@@ -219,13 +208,13 @@ def _bound_panels(
                 continue
             for panel in range(n_panels):
                 start = panel * (n_terms + 1) * LANES
-                scan_panel(panels, start, n_terms, placed, i, none, values)
-                bounds[i * n_panels + panel] = lowest_of(values, 0, LANES)
+                vectors.scan_panel(panels, start, n_terms, placed, i, none, values)
+                bounds[i * n_panels + panel] = vectors.lowest_of(values, 0, LANES)
         return
     grouped, size = group_queries(placed), n_terms * QUERIES_AT_ONCE
     for panel in range(n_panels):
         for group in range(len(grouped) // size):
-            minima_for_six(
+            vectors.minima_for_six(
                 panels, panel * (n_terms + 1) * LANES, 1, n_terms, grouped, group * size, bounds,
                 group * QUERIES_AT_ONCE * n_panels + panel, n_panels,
             )  # fmt: skip
@@ -243,7 +232,7 @@ def _bound_coarsely(
     for j in range(n_terms):
         numbers[j] = np.rint(weighted[j] / unit)
     margin = coarse.error * norm + n_terms * (64 * unit + 2.0**-20 * (1 + norm))
-    coarse_minima(
+    vectors.coarse_minima(
         coarse.panels, len(numbers) // 2, numbers, unit, margin * (1 + 2.0**-20), panels,
         (n_terms + 1) * LANES, n_panels, bounds, at,
     )  # fmt: skip
@@ -259,7 +248,7 @@ def _measure_balls(walk: Walk, n_panels: int, some: Ints) -> None:
         offsets[at] = _ball_offset(_limits_of(walk, some[at]))
     for panel in range(n_panels):  # those of the lowest level come first, class by class
         for at in range(0, len(offsets), QUERIES_AT_ONCE):
-            balls_for_six(
+            vectors.balls_for_six(
                 walk.tree.nodes, panel * (n_terms + 2) * LANES, n_terms, grouped, at * n_terms,
                 offsets, at, bounds, at * stride + panel * LANES, stride,
             )  # fmt: skip
@@ -332,10 +321,10 @@ def _find_least(walk: Walk, i: int, limits: Limits, at: int) -> None:
         elif tree.counts[code, 0]:
             start = tree.firsts[code, tree.top[code]] * (placed.shape[1] + 2) * LANES
             offset, none = _ball_offset(limits), np.float32(-np.inf)
-            scan_balls(tree.nodes, start, placed.shape[1], placed, i, offset, none, values)
+            vectors.scan_balls(tree.nodes, start, placed.shape[1], placed, i, offset, none, values)
         else:
             n = 0
-        memory.least[code] = lowest_of(values, first, n)
+        memory.least[code] = vectors.lowest_of(values, first, n)
 
 
 @inlined
@@ -353,10 +342,10 @@ def _sweep(walk: Walk, limits: Limits, task: Task, at: int) -> None:
     start = at + _first_bound(walk, task.code)
     size = (walk.queries.points.shape[1] + 1) * LANES
     best, n_waiting, is_flat = 0, 0, walk.question.is_flat
-    bits = lanes_within(bounds, start, memory.least[task.code])
+    bits = vectors.lanes_within(bounds, start, memory.least[task.code])
     while not bits:
         best += LANES
-        bits = lanes_within(bounds, start + best, memory.least[task.code])
+        bits = vectors.lanes_within(bounds, start + best, memory.least[task.code])
     best += lowest_bit(bits)
     # The best panel comes first.
     n_waiting = _collect(walk, task.i, _row_limit(_reach(walk, task), limits), first + best, 0)
@@ -369,7 +358,7 @@ def _sweep(walk: Walk, limits: Limits, task: Task, at: int) -> None:
             most = limit if is_flat else _ball_limit(reach, limits)
         if group >= n_panels or memory.costs[2] > task.most:
             break
-        bits = lanes_within(bounds, start + group, most) & _existing(n_panels - group)
+        bits = vectors.lanes_within(bounds, start + group, most) & _existing(n_panels - group)
         ahead = bits
         while ahead:
             prefetch(walk.pack.panels, (first + group + lowest_bit(ahead)) * size, PANEL_BYTES)
@@ -402,7 +391,9 @@ def _descend(walk: Walk, limits: Limits, task: Task) -> None:
             else:
                 memory.costs[0] += 1
                 start, bottom = panel * (n_terms + 2) * LANES, n_left
-                bits = scan_balls(tree.nodes, start, n_terms, placed, task.i, offset, limit, values)
+                bits = vectors.scan_balls(
+                    tree.nodes, start, n_terms, placed, task.i, offset, limit, values
+                )
                 bits &= _existing(tree.counts[code, level - 1] - node * LANES)
                 while bits:  # the nearest ball goes on top
                     slot = lowest_bit(bits)
@@ -442,7 +433,7 @@ def _collect(walk: Walk, i: int, limit: Any, panel: int, n: int) -> Any:
     n_terms, width = placed.shape[1], pack.points.shape[1]
     memory.costs[0] += 1
     start = panel * (n_terms + 1) * LANES
-    bits = scan_panel(pack.panels, start, n_terms, placed, i, limit, memory.values)
+    bits = vectors.scan_panel(pack.panels, start, n_terms, placed, i, limit, memory.values)
     while bits:
         slot = lowest_bit(bits)
         bits &= bits - np.uint64(1)
