@@ -22,15 +22,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from iknow.core.arrays import Floats, Floats32, Ints
+from iknow.search.kernels.numba import vectors
 from iknow.search.kernels.numba.compile import compiled, inlined
 from iknow.search.kernels.numba.measure import measure
-from iknow.search.kernels.numba.vectors import (
-    LANES,
-    QUERIES_AT_ONCE,
-    lowest_bit,
-    minima_for_six,
-    scan_panel,
-)
+from iknow.search.kernels.numba.vectors import LANES, QUERIES_AT_ONCE, lowest_bit
 
 # Compiled functions pass arrays to each other one by one: numba would count the references of a
 # record of arrays around every call, which costs more than most calls.
@@ -130,7 +125,7 @@ def find_block_minima(panels: Floats32, starts: Ints, points: Floats32) -> Any:
     flat, size = minima.reshape(-1), (n_terms + 1) * LANES
     for block in range(n_blocks):
         for group in range(n_groups):
-            minima_for_six(
+            vectors.minima_for_six(
                 panels, starts[block] * size, starts[block + 1] - starts[block], n_terms,
                 grouped, group * n_terms * QUERIES_AT_ONCE,
                 flat, (group * n_blocks + block) * QUERIES_AT_ONCE, 1,
@@ -254,7 +249,7 @@ def _insert(
     panel_size = (n_features + 1) * LANES
     end = distances.shape[1] - 1
     for panel in range(first, last):
-        bits = scan_panel(panels, panel * panel_size, n_features, placed, i, limit, values)
+        bits = vectors.scan_panel(panels, panel * panel_size, n_features, placed, i, limit, values)
         while bits:
             slot = lowest_bit(bits)
             bits &= bits - np.uint64(1)

@@ -151,9 +151,8 @@ def _make_balls(pack: Pack, tree: Tree, n_terms: int, code: int) -> None:
     for level in range(1, tree.top[code] + 1):
         for ball in range(tree.counts[code, level] * LANES):
             place = (tree.firsts[code, level] + ball // LANES) * node_size + ball % LANES
+            nodes[place : place + node_size : LANES] = 0
             nodes[place] = np.inf
-            for j in range(n_terms + 1):
-                nodes[place + (j + 1) * LANES] = 0
             first = tree.firsts[code, 0] + ball * width
             last = min(end, first + width)
             if first >= last:
@@ -174,11 +173,8 @@ def _make_balls(pack: Pack, tree: Tree, n_terms: int, code: int) -> None:
                     reaches[n_members] = 0 if level == 1 else nodes[start + (n_terms + 1) * LANES]
                     n_members += 1
             _find_center(members[:n_members], reaches[:n_members], center)
-            squared = 0.0
-            for j in range(n_terms):
-                nodes[place + (j + 1) * LANES] = -center[j]
-                squared += center[j] * center[j]
-            bound = squared * (0.5 - 2 * pack.error)
+            nodes[place + LANES : place + row_size : LANES] = -center
+            bound = np.square(center).sum() * (0.5 - 2 * pack.error)
             nodes[place] = np.float32(bound - 2.0**-22 * bound)
             nodes[place + (n_terms + 1) * LANES] = _reach_of(panels, slots, first, last, center)
         width *= LANES

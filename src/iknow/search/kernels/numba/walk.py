@@ -25,17 +25,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Floats32, Ints
-from iknow.search.kernels.numba import vectors
+from iknow.search.kernels.numba import products, vectors
 from iknow.search.kernels.numba.compile import compiled, compiled_bare, compiled_freely, inlined
 from iknow.search.kernels.numba.measure import MOST_PIECES, measure_long
-from iknow.search.kernels.numba.products import (
-    Pack,
-    Queries,
-    group_queries,
-    limit_for,
-    limit_terms,
-    precedes,
-)
+from iknow.search.kernels.numba.products import Pack, Queries, limit_for, limit_terms, precedes
 from iknow.search.kernels.numba.tree import Tree
 from iknow.search.kernels.numba.vectors import LANES, QUERIES_AT_ONCE, lowest_bit, prefetch
 
@@ -211,7 +204,7 @@ def _bound_panels(
                 vectors.scan_panel(panels, start, n_terms, placed, i, none, values)
                 bounds[i * n_panels + panel] = vectors.lowest_of(values, 0, LANES)
         return
-    grouped, size = group_queries(placed), n_terms * QUERIES_AT_ONCE
+    grouped, size = products.group_queries(placed), n_terms * QUERIES_AT_ONCE
     for panel in range(n_panels):
         for group in range(len(grouped) // size):
             vectors.minima_for_six(
@@ -242,7 +235,7 @@ def _bound_coarsely(
 def _measure_balls(walk: Walk, n_panels: int, some: Ints) -> None:
     """The distances of all cells from a few queries, one query after the other."""
     placed, bounds = walk.queries.points[some], walk.memory.bounds
-    grouped, n_terms, stride = group_queries(placed), placed.shape[1], n_panels * LANES
+    grouped, n_terms, stride = products.group_queries(placed), placed.shape[1], n_panels * LANES
     offsets = np.zeros(len(grouped) // n_terms, dtype=np.float32)
     for at in range(len(some)):
         offsets[at] = _ball_offset(_limits_of(walk, some[at]))
