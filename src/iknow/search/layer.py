@@ -106,10 +106,13 @@ class LayerIndex:
         return points
 
     @property
+    def highest_row(self) -> int:
+        return self._union.highest_row
+
+    @property
     def n_rows(self) -> int:
         return len(self._arrays[0]) if self._ready is None else self._ready.n_rows
 
-    highest_row = property(attrgetter("_union.highest_row"))
     n_features = property(lambda self: int(self._arrays[0].shape[1]))
     points = property(attrgetter("_index.points"))
     labels = property(attrgetter("_index.labels"))
