@@ -38,8 +38,9 @@ SCORES = "the scores"
 class Probe:
     """Inputs of n samples and what a model said about them.
 
-    inputs: as the model takes them. tolerances: for each layer, and for the scores, how far two
-    answers may differ. rows: the numbers of the training samples that they are, of shape (n,).
+    The `inputs` are as the model takes them, and `observed` is what it said. The `tolerances` say
+    for each layer, and for the scores, how far two answers may differ; `rows`, of shape (n,), are
+    the numbers of the training samples that the inputs are.
     """
 
     inputs: Any

@@ -45,10 +45,11 @@ TABLE = "table"
 
 
 class SklearnModel(Model):
-    """A fitted classifier or a pipeline that ends in one, frozen or not, or a booster.
+    """An `estimator`: a fitted classifier, or a pipeline that ends in one, frozen or not, or a
+    booster.
 
-    steps: the transformers of the pipeline by their layers' names, in order. final: the classifier
-    that comes after them.
+    `steps` are the transformers of the pipeline by their layers' names, in order, and `final` is
+    the classifier that comes after them.
 
     Examples:
         >>> SklearnModel(trained).observe(X, ["input"]).scores.shape
