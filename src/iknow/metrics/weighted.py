@@ -1,31 +1,21 @@
 """The paper's weighted metric: distances in a layer, measured in units of the input.
 
 With W̃ = W_1 W_2 ⋯ W_i (each of shape (n_inputs, n_outputs), h = Wᵀx + b) and its singular value
-decomposition W̃ = U Σ Vᵀ, cut to the r nonzero singular values, the paper has two versions:
+decomposition W̃ = U Σ Vᵀ, cut to the r nonzero singular values, the paper has two versions. For a
+linear network, where h(x) - h(z) = W̃ᵀδ with δ = x - z, they measure
 
-    new       D = V Λ⁻¹ Vᵀ               = V Σ⁻² Vᵀ, the pseudo-inverse of W̃ᵀW̃
-    previous  D = W̃ᵀ U Λ⁻¹ Uᵀ W̃         = V Σ Σ⁻² Σ Vᵀ = V Vᵀ
+    new       D = V Λ⁻¹ Vᵀ = V Σ⁻² Vᵀ         |Uᵀδ|, the part of δ that the layer can see: <= |δ|
+    previous  D = W̃ᵀ U Λ⁻¹ Uᵀ W̃ = V Vᵀ       |Σ Uᵀδ| = |h(x) - h(z)|₂, the plain ℓ2 distance
 
-For a linear network, where h(x) - h(z) = W̃ᵀδ with δ = x - z, they measure
-
-    new       |Uᵀδ|   the part of the input difference that the layer can see: never more than |δ|,
-                      and exactly |δ| if δ lies in the span of U
-    previous  |Σ Uᵀδ| = |h(x) - h(z)|₂, the plain ℓ2 distance
-
-So the previous version weights nothing: it projects onto the span of the layer's own values, which
-holds every difference of a linear network anyway, and its claimed bound, distance <= |δ|, holds
-only if |W̃|₂ <= 1. That is why we offer only the new version.
+The previous version weights nothing, and its claimed bound, distance <= |δ|, holds only if
+|W̃|₂ <= 1. So we offer only the new version.
 
 With ReLU the claimed bound fails for the new version too: relu has Lipschitz constant 1 in ℓ2, but
 may lengthen a difference as D measures it. For W = [[1, 1], [0, t]] and b = (0, -2), the inputs
 (0, 0) and (1, 0) are 1 apart, but relu gives (0, 0) and (1, 0), which are √(1 + 1/t²) apart under
-D: no constant factor repairs it. What does hold:
-
-- without activation functions (also for the first layer before its activation): <= |δ|;
-- one layer with ReLU whose W has orthogonal columns, which makes D diagonal: <= |δ|;
-- always: <= `metric.expansion(n)` · L_i · |δ|, with the layer's ℓ2 Lipschitz constant L_i.
-
-The metric remains a sensible choice if radii are tuned on data.
+D: no constant factor repairs it. The bound does hold before the first activation function, and for
+one layer with ReLU whose W has orthogonal columns, which makes D diagonal. With the layer's ℓ2
+Lipschitz constant L, `metric.expansion(n)` · L · |δ| always bounds the distance.
 """
 
 from __future__ import annotations
@@ -47,16 +37,13 @@ from iknow.metrics.lipschitz import (
     as_matrix,
     spectral_norm,
 )
-from iknow.metrics.metric import Metric, in_parts, not_fitted, register_metric
+from iknow.metrics.metric import Metric, check_fitted, in_parts, register_metric
 
 
 @register_metric
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Weighted(Metric):
-    """The distance |(a - b) @ map|₂, so D = map mapᵀ.
-
-    Attributes:
-        map: Of shape (n_features, m).
+    """The distance |(a - b) @ map|₂, with a `map` of shape (n_features, m): D = map mapᵀ.
 
     Examples:
         >>> Weighted(np.diag([1.0, 2.0])).distances([[0, 0]], [[0, 3]])
@@ -76,37 +63,26 @@ class Weighted(Metric):
         return int(self.map.shape[1])
 
     def transform(self, activations: Any) -> Any:
-        matrix = self._fitted_map()
-        return in_parts(lambda values: values @ matrix, activations, len(matrix))
+        check_fitted(self)
+        return in_parts(lambda values: values @ self.map, activations, len(self.map))
 
     def expansion(self, n_features: int) -> float:
-        return spectral_norm(self._fitted_map())
+        check_fitted(self)
+        return spectral_norm(self.map)
 
     def rounding(self, n_features: int) -> float:
+        check_fitted(self)
         # |a| @ |map| bounds the sums in any order, and is at most |a|₂ times this norm.
-        size = float(np.linalg.norm(self._fitted_map()))
+        size = float(np.linalg.norm(self.map))
         return (FLOAT32_ROUNDING + 2 * (len(self.map) + 1) * FLOAT64_ROUNDING) * size * ROUND_UP
-
-    def _fitted_map(self) -> Floats:
-        """The map, which is empty where a subclass learns it and has not yet."""
-        if not self.map.size:
-            raise not_fitted(self)
-        return self.map
-
-    def arrays(self) -> dict[str, Floats]:
-        return {"map": self.map}
 
 
 def weighted_metric(weights: Sequence[Any], rank_tolerance: float | None = None) -> Weighted:
-    """Return the metric D_i of the layer that the weights W_1, ..., W_i lead to.
+    """Return the metric of the layer that the weights W_1, ..., W_i lead to: its map is V Σ⁻¹.
 
-    Its map is V Σ⁻¹ of shape (n_outputs, r), so that D = map mapᵀ.
-
-    Args:
-        weights: Matrices of shape (n_inputs, n_outputs), first layer first (a torch Linear stores
-            the transpose).
-        rank_tolerance: Singular values up to this share of the largest count as 0, which only makes
-            distances smaller. Default: numpy's rule for float64.
+    `weights` have shape (n_inputs, n_outputs), first layer first: the transpose of what a torch
+    Linear stores. Singular values up to the share `rank_tolerance` of the largest count as 0, which
+    only makes distances smaller; by default numpy's rule for float64 says which.
 
     Examples:
         >>> weighted_metric([np.diag([2.0, 4.0])]).map.shape

@@ -42,11 +42,8 @@ MOST_FEATURES = 8192  # a square matrix of them takes half a gigabyte
 class Whitened(Weighted):
     """The Mahalanobis distance for the shrunk covariance within classes.
 
-    `fit` finds the map, as the module explains; until then it is empty.
-
-    Attributes:
-        shrinkage: From 0 to 1, how far to shrink correlations toward 0. Default: estimated.
-        map: Of shape (n_features, n_features).
+    `fit` finds the `map`, of shape (n_features, n_features); until then it is empty. `shrinkage`,
+    from 0 to 1, says how far to shrink correlations toward 0; by default it is estimated.
 
     Examples:
         >>> spread = [[0, 0], [4, 0], [0, 1], [4, 1], [9, 9], [13, 9], [9, 10], [13, 10]]
@@ -77,20 +74,7 @@ class Whitened(Weighted):
                 f"whitening needs a square matrix of the {values.shape[1]:,} features, too large "
                 f"beyond {MOST_FEATURES:,}: choose another layer, or the metric Scaled or Cosine"
             )
-        spread, varies = _spreads(values, codes)
-        inverse = _inverse_root(_correlate(values, codes, spread, varies, self.shrinkage))
-        return Whitened(self.shrinkage, map=inverse / spread[:, None])
-
-    def to_dict(self) -> dict[str, Any]:
-        return {**super().to_dict(), "shrinkage": self.shrinkage}
-
-    def arrays(self) -> dict[str, Floats]:
-        return super().arrays() if self.map.size else {}
-
-    def __repr__(self) -> str:
-        shrinkage = "" if self.shrinkage is None else f"shrinkage={self.shrinkage:g}"
-        features = f"{len(self.map)} features" if self.map.size else ""
-        return f"Whitened({', '.join(filter(None, (shrinkage, features)))})"
+        return Whitened(self.shrinkage, map=_find_map(values, codes, self.shrinkage))
 
 
 def _residuals(values: Any, codes: Any) -> Iterator[Floats]:
@@ -102,39 +86,27 @@ def _residuals(values: Any, codes: Any) -> Iterator[Floats]:
         yield part - part.mean(axis=0)
 
 
-def _spreads(values: Any, codes: Any) -> tuple[Floats, Any]:
-    """Standard deviations within classes, of shape (n_features,), and which features have one."""
+def _find_map(values: Any, codes: Any, shrinkage: float | None) -> Floats:
+    """S⁻¹ times the symmetric root of R̂⁻¹: unlike other roots it is unique."""
+    n, n_features = values.shape
     squares = sum(np.square(part).sum(axis=0) for part in _residuals(values, codes))
-    spread: Floats = np.sqrt(np.asarray(squares) / len(values))
+    spread: Floats = np.sqrt(np.asarray(squares) / n)
     # Activations are float32: less than a step of it is the rounding of the mean.
     varies = spread > FLOAT32_ROUNDING * np.abs(values).max(axis=0).astype(np.float64)
     spread[~varies] = spread[varies].min() if varies.any() else 1.0
-    return spread, varies
-
-
-def _correlate(
-    values: Any, codes: Any, spread: Floats, varies: Any, shrinkage: float | None
-) -> Floats:
-    """The shrunk correlation matrix of the residuals."""
-    n_features = len(spread)
     products, fourth = np.zeros((n_features, n_features)), 0.0
     for part in _residuals(values, codes):
         units = np.where(varies, part / spread, 0.0)
         products += units.T @ units
         fourth += float(np.square(np.square(units).sum(axis=1)).sum())
-    found: Floats = products / len(values)
+    found: Floats = products / n
     if shrinkage is None:
         # mean |z zᵀ - R|² = mean |z|⁴ - |R|²
-        error = (fourth / len(values) - np.square(found).sum()) / len(values)
+        error = (fourth / n - np.square(found).sum()) / n
         apart = np.square(found - np.diag(varies.astype(np.float64))).sum()
         shrinkage = float(min(max(error, 0.0) / apart, 1.0)) if apart > 0 else 1.0
     found *= 1 - shrinkage
     np.fill_diagonal(found, 1.0)  # the diagonal of R is 1, and of constant features too
-    return found
-
-
-def _inverse_root(matrix: Floats) -> Floats:
-    """The symmetric root of the inverse: unlike other roots it is unique."""
-    values, vectors = np.linalg.eigh(matrix)
-    root: Floats = (vectors / np.sqrt(np.maximum(values, LEAST_EIGENVALUE))) @ vectors.T
-    return root
+    sizes, vectors = np.linalg.eigh(found)
+    root: Floats = (vectors / np.sqrt(np.maximum(sizes, LEAST_EIGENVALUE))) @ vectors.T
+    return root / spread[:, None]
