@@ -2,14 +2,8 @@
 
 Every metric is a transformation followed by an ℓp norm: activations and queries go through
 `transform`, and the search after it is plain ℓp. So an index needs to know only p: a number from 1
-to inf, or 0 to count the features that differ.
-
-Some transformations follow from the training activations: `fit` returns the metric that fits them.
-
-Certificates rest on three promises about the transformation t. In real arithmetic |t(a) - t(b)|ₚ is
-at most `expansion` · |a - b|₂ or, where no constant holds everywhere, `expansion_at(a)` · |a - b|₂
-for every b. And t(a), as computed from float32 and rounded to float32, is off by at most
-`rounding` · |a|₂ + `relative_rounding` · |t(a)|ₚ.
+to inf, or 0 to count the features that differ. Certificates rest on what a metric promises about
+its transformation, in real arithmetic (`expansion`) and as computed (`rounding`).
 """
 
 from __future__ import annotations
@@ -73,12 +67,9 @@ class Metric(ABC):
     def rounding(self, n_features: int) -> float:
         """Return the τ such that `transform`, rounded to float32, is off by at most τ · |a|₂.
 
-        In ℓp, for float32 activations a with `n_features`; without it nothing can be certified.
+        In ℓp, for float32 activations a with `n_features`; inf, if unknown, certifies nothing.
         """
-        raise LayerError(
-            f"the metric {type(self).__name__} does not say how its transform rounds: give it a "
-            "method rounding(n_features)"
-        )
+        return math.inf
 
     def relative_rounding(self, n_features: int) -> float:
         """Return how far it may be off beyond that, per ℓp length of a point of `n_features`."""
@@ -255,8 +246,7 @@ def check_fitted(metric: Metric) -> None:
 
 def check_promises(metric: Metric) -> None:
     """Refuse a metric with its own `transform` but inherited `expansion` or `rounding`."""
-    replaced = replaced_methods(metric)
-    if replaced:
+    if replaced := replaced_methods(metric):
         raise LayerError(
             f"an instance of {type(metric).__name__} replaces its method {replaced[0]!r}: make "
             "the metric a subclass"
@@ -275,11 +265,8 @@ def in_parts(
     """What `change` makes of activations, some rows at a time in float64; float32 stays float32."""
     values = np.asarray(activations)
     if values.ndim != 2 or n_features not in (None, values.shape[1]):
-        columns = "n_features" if n_features is None else n_features
-        made_for = "" if n_features is None else " as the metric was made for"
-        raise InputError(
-            f"activations must have shape (n, {columns}){made_for}; got {values.shape}"
-        )
+        wanted = f"(n, {n_features or 'n_features'}) as the metric was made for"
+        raise InputError(f"activations must have shape {wanted}; got {values.shape}")
     step = max(1, NUMBERS_AT_ONCE // max(1, values.shape[1]))
     kind: Any = np.float32 if values.dtype == np.float32 else np.float64
     points: Any = None
@@ -293,10 +280,7 @@ def in_parts(
 
 
 def lp_norms(differences: Floats, p: float) -> Floats:
-    """ℓp norms of the rows, scaled by the largest entry so that no power overflows.
-
-    For p = 0 the number of entries other than 0.
-    """
+    """ℓp norms of the rows, scaled so that no power overflows; p = 0 counts entries but 0."""
     if p == 0:
         counts: Floats = np.count_nonzero(differences, axis=1).astype(np.float64)
         return counts
