@@ -20,6 +20,7 @@ os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"  # a database takes a while to ma
 mlflow = pytest.importorskip("mlflow")
 
 from iknow import Ball, BundleError, EpistemicClassifier, InputError  # noqa: E402
+from iknow.integrations import answers_of  # noqa: E402
 from iknow.integrations import mlflow as iknow_mlflow  # noqa: E402
 from iknow.models.precomputed import PrecomputedModel  # noqa: E402
 from iknow.storage.about import describe_bundle  # noqa: E402
@@ -130,7 +131,7 @@ def test_precomputed_outputs_are_served_by_name(tmp_path):
     served = mlflow.pyfunc.load_model(str(tmp_path / "m")).predict(example)
     assert served["reason"].tolist() == [each.name for each in made.assess(outputs).reason]
     with pytest.raises(InputError, match="precomputed outputs need 'scores'; got 'a', 'b'"):
-        iknow_mlflow.Answers(made).predict(outputs[1])
+        answers_of(made, outputs[1])
 
 
 def test_an_onnx_file_goes_along(tmp_path):

@@ -23,12 +23,13 @@ import os
 import shutil
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from importlib.metadata import packages_distributions, version
 from os import PathLike
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import joblib
@@ -59,10 +60,8 @@ FLAVOR_NAME = "iknow"
 BUNDLE, MODEL = "bundle.iknow", "model"  # in the folder of a logged model
 PICKLE, ONNX, PRECOMPUTED, LOADER = "pickle", "onnx", "precomputed", "loader"
 FILES = {PICKLE: "model.joblib", ONNX: "model.onnx"}
-SHOWN = ("name", "note", "created", "model", "n_samples", "rule", "selection")
-"""What MLflow shows about the bundle."""
-NO_PICKLES = "MLFLOW_ALLOW_PICKLE_DESERIALIZATION"
-"""The environment variable by which users of MLflow forbid pickles."""
+SHOWN = ("name", "note", "created", "model", "n_samples", "rule", "selection")  # by MLflow
+NO_PICKLES = "MLFLOW_ALLOW_PICKLE_DESERIALIZATION"  # by which users of MLflow forbid them
 
 
 def save_model(
@@ -73,11 +72,9 @@ def save_model(
     input_example: Any = None,
     model_loader: str | None = None,
     model_files: Sequence[str | PathLike[str]] = (),
-    code_paths: list[str] | None = None,
-    pip_requirements: Any = None,
     extra_pip_requirements: Any = None,
-    metadata: Mapping[str, Any] | None = None,
     mlflow_model: Any = None,
+    **options: Any,
 ) -> None:
     """Save a classifier, with its model, as an MLflow model in a new folder.
 
@@ -93,11 +90,10 @@ def save_model(
             "package.module:function", a function that takes the folder of `model_files` and returns
             the model, or a pair of it and a dict of `pool`, `scores` and `embed`.
         model_files: Files or folders that the function needs, such as weights.
-        code_paths: Python files or packages to keep with the model and import from there.
-        pip_requirements: Instead of the versions of iknow and of the model's package used here.
-        extra_pip_requirements: In addition to those.
-        metadata: Further metadata of the model; iknow adds what its bundle says.
+        extra_pip_requirements: In addition to the versions of iknow and of the model's package.
         mlflow_model: The MLflow model to add to; `log_model` passes it.
+        **options: For `mlflow.pyfunc.save_model`, such as `code_paths` to import from there,
+            `pip_requirements` instead of those versions, and `metadata`.
 
     Examples:
         >>> ec = EpistemicClassifier(FrozenEstimator(trained)).fit(X_train, y_train)
@@ -109,20 +105,16 @@ def save_model(
     """
     if not isinstance(classifier, EpistemicClassifier):
         raise InputError(f"an EpistemicClassifier is needed; got {shown(classifier)}")
-    model = Model() if mlflow_model is None else mlflow_model
-    if pip_requirements is None:
+    folder, model = Path(path), Model() if mlflow_model is None else mlflow_model
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{folder} exists and is not an empty folder: choose another name")
+    if options.get("pip_requirements") is None:
         extra = extra_pip_requirements or ()
         more = [f"-r {extra}"] if isinstance(extra, str) else extra
-        pip_requirements = [*_requirements(classifier), *more]
-    with _new_folder(Path(path)) as folder:
-        mlflow.pyfunc.save_model(
-            str(folder),
-            loader_module=__name__,
-            mlflow_model=model,
-            input_example=input_example,
-            code_paths=code_paths,
-            pip_requirements=pip_requirements,
-        )
+        options["pip_requirements"] = [*_requirements(classifier), *more]
+    options |= {"mlflow_model": model, "input_example": input_example}
+    try:
+        mlflow.pyfunc.save_model(str(folder), loader_module=__name__, **options)
         classifier.save(folder / BUNDLE)
         kind = _store_model(classifier, folder / MODEL, model_loader, model_files)
         loaded = _load(folder, kind, model_loader)
@@ -131,10 +123,13 @@ def save_model(
         model.signature = signature or None
         info = describe_bundle(folder / BUNDLE)
         said = {"promises": info.promises, **{name: info.to_dict()[name] for name in SHOWN}}
-        model.metadata = {**(model.metadata or {}), **(metadata or {}), FLAVOR_NAME: said}
+        model.metadata = {**(model.metadata or {}), FLAVOR_NAME: said}
         model.model_size_bytes = sum(each.stat().st_size for each in folder.rglob("*"))
         model.add_flavor(FLAVOR_NAME, iknow_version=__version__, kind=kind, loader=model_loader)
         model.save(str(folder / MLMODEL_FILE_NAME))
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def log_model(
@@ -144,16 +139,13 @@ def log_model(
     registered_model_name: str | None = None,
     **options: Any,
 ) -> Any:
-    """Log a classifier, with its model, to the current run, or to a new one.
+    """Log a classifier, with its model, to the current run, or to a new one; returns a `ModelInfo`.
 
     Args:
         classifier: A fitted classifier that can assess.
         name: What to call it there.
         registered_model_name: Also make it a version of this registered model.
         **options: For `save_model`, and for `mlflow.models.Model.log`, such as `params` and `tags`.
-
-    Returns:
-        MLflow's `ModelInfo`: its `model_uri` is what `load_model` takes.
 
     Examples:
         >>> info = log_model(ec, name="irises")  # doctest: +SKIP
@@ -170,16 +162,13 @@ def log_model(
 
 
 def load_model(model_uri: str, model: Any = None, *, dst_path: str | None = None) -> Any:
-    """Load a classifier that was logged or saved.
+    """Load the `EpistemicClassifier` that was logged or saved.
 
     Args:
         model_uri: Where it is, such as "models:/signs/1" or a folder.
         model: The trained model, to use instead of the stored one: then no pickle is loaded and no
             loader called. The bundle recognizes it, as in `EpistemicClassifier.load`.
         dst_path: Where to download it to.
-
-    Returns:
-        The `EpistemicClassifier`.
 
     Examples:
         >>> ec = EpistemicClassifier(FrozenEstimator(trained)).fit(X_train, y_train)
@@ -199,14 +188,10 @@ def load_model(model_uri: str, model: Any = None, *, dst_path: str | None = None
 
 
 def make_signature(classifier: EpistemicClassifier, input_example: Any = None) -> Any:
-    """Infer MLflow's signature: what `predict` of the `pyfunc` takes and returns.
+    """Infer MLflow's signature of a fitted `classifier`: what its `pyfunc` takes and returns.
 
-    Args:
-        classifier: A fitted classifier that can assess.
-        input_example: Some inputs. Default: the training inputs that its bundle would keep.
-
-    Returns:
-        The signature; None if there are no such inputs.
+    `input_example` are some inputs; by default, the training inputs that its bundle would keep, and
+    None is returned if there are none.
 
     Examples:
         >>> ec = EpistemicClassifier(FrozenEstimator(trained)).fit(X_train, y_train)
@@ -228,24 +213,9 @@ def make_signature(classifier: EpistemicClassifier, input_example: Any = None) -
     return ModelSignature(infer_signature(example).inputs, outputs)
 
 
-class Answers:
-    """A classifier as MLflow serves it: `predict` answers in frames, as `answers_of` does."""
-
-    def __init__(self, classifier: EpistemicClassifier) -> None:
-        self.classifier = classifier
-
-    def predict(self, model_input: Any, params: Mapping[str, Any] | None = None) -> Any:
-        return answers_of(self.classifier, model_input)
-
-
-def _load_pyfunc(path: str) -> Answers:
-    """What `mlflow.pyfunc.load_model` calls, with the folder of the model."""
-    return Answers(load_model(path))
-
-
-def _load(folder: Path, kind: Any, loader: Any) -> EpistemicClassifier:
-    model, options = _restore_model(folder / MODEL, kind, loader)
-    return EpistemicClassifier.load(folder / BUNDLE, model, **options)
+def _load_pyfunc(path: str) -> Any:
+    """What `mlflow.pyfunc.load_model` calls: `predict` answers in frames, as `answers_of` does."""
+    return SimpleNamespace(predict=partial(answers_of, load_model(path)))
 
 
 def _store_model(classifier: Any, place: Path, loader: str | None, files: Sequence[Any]) -> str:
@@ -283,25 +253,26 @@ def _store_model(classifier: Any, place: Path, loader: str | None, files: Sequen
     )
 
 
-def _restore_model(place: Path, kind: Any, loader: Any) -> tuple[Any, Mapping[str, Any]]:
-    """The model in a folder, None for precomputed outputs, and options of reading it."""
-    if kind == PRECOMPUTED:
-        return None, {}
+def _load(folder: Path, kind: Any, loader: Any) -> EpistemicClassifier:
+    """The classifier in a folder, with its model restored as `_store_model` stored it."""
+    place, options = folder / MODEL, {}
+    model: Any = None
     if kind == ONNX:
-        return str(place / FILES[ONNX]), {}
-    if kind == PICKLE:
+        model = str(place / FILES[ONNX])
+    elif kind == PICKLE:
         if os.environ.get(NO_PICKLES, "true").lower() in ("false", "0"):
             raise BundleError(
                 f"{place / FILES[PICKLE]} is a pickle, and {NO_PICKLES} forbids to load it: pass "
                 "the trained model to load_model(uri, model)"
             )
-        return joblib.load(place / FILES[PICKLE]), {}
-    if kind == LOADER and loader is not None:
-        found = _find_function(loader)(str(place))
-        if isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], Mapping):
-            return found
-        return found, {}
-    raise BundleError(f"a model stored as {shown(kind)} is unknown to this version")
+        model = joblib.load(place / FILES[PICKLE])
+    elif kind == LOADER and loader is not None:
+        model = _find_function(loader)(str(place))
+        if isinstance(model, tuple) and len(model) == 2 and isinstance(model[1], Mapping):
+            model, options = model
+    elif kind != PRECOMPUTED:
+        raise BundleError(f"a model stored as {shown(kind)} is unknown to this version")
+    return EpistemicClassifier.load(folder / BUNDLE, model, **options)
 
 
 def _find_function(loader: Any) -> Any:
@@ -316,19 +287,6 @@ def _find_function(loader: Any) -> Any:
     if not callable(found):
         raise InputError(f"model_loader {shown(loader)} must be a function of a folder")
     return found
-
-
-@contextmanager
-def _new_folder(folder: Path) -> Iterator[Path]:
-    """A new or empty folder, which does not outlive an error."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"{folder} exists and is not an empty folder: choose another name")
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        yield folder
-    except BaseException:
-        shutil.rmtree(folder)
-        raise
 
 
 def _requirements(classifier: EpistemicClassifier) -> list[str]:
