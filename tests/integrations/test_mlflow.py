@@ -315,7 +315,7 @@ def test_a_model_of_another_flavor_is_refused(tmp_path):
 def test_an_unknown_way_of_storing_is_refused(irises, tmp_path):
     iknow_mlflow.save_model(irises, tmp_path / "m")
     file = tmp_path / "m" / "MLmodel"
-    file.write_text(file.read_text().replace("kind: pickle", "kind: ../../etc"))
+    file.write_text(file.read_text().replace("file: model.joblib", "file: ../../etc"))
     with pytest.raises(BundleError, match="is unknown to this version"):
         iknow_mlflow.load_model(str(tmp_path / "m"))
 

@@ -6,12 +6,9 @@
     mlflow.pyfunc.load_model(info.model_uri).predict(frame)   # belief, assertion, reason, level
     ec = iknow_mlflow.load_model(info.model_uri)              # the classifier itself
 
-The folder of a logged model holds `bundle.iknow` and, in `model/`, the model itself:
-
-    "pickle"       a scikit-learn classifier, or one with its interface, by joblib
-    "onnx"         the .onnx file, copied
-    "precomputed"  nothing: the classifier takes the outputs of a model that runs elsewhere
-    "loader"       the user's files, and the name of a function that makes the model of them
+The folder of a logged model holds `bundle.iknow` and, in `model/`, the model itself: a scikit-learn
+classifier, or one with its interface, as `model.joblib`; an ONNX file as `model.onnx`; the files
+for the user's own `model_loader`; or nothing, if the model runs elsewhere.
 
 Only a bundle is safe to load from anywhere. A pickle, as in MLflow's own flavors, and a loader run
 code: load those from people you trust.
@@ -25,10 +22,10 @@ import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import partial
-from importlib import import_module
 from importlib.metadata import packages_distributions, version
 from os import PathLike
 from pathlib import Path
+from pkgutil import resolve_name
 from types import SimpleNamespace
 from typing import Any
 
@@ -58,8 +55,7 @@ except ImportError as error:
 
 FLAVOR_NAME = "iknow"
 BUNDLE, MODEL = "bundle.iknow", "model"  # in the folder of a logged model
-PICKLE, ONNX, PRECOMPUTED, LOADER = "pickle", "onnx", "precomputed", "loader"
-FILES = {PICKLE: "model.joblib", ONNX: "model.onnx"}
+PICKLE, ONNX = "model.joblib", "model.onnx"  # in MODEL
 SHOWN = ("name", "note", "created", "model", "n_samples", "rule", "selection")  # by MLflow
 NO_PICKLES = "MLFLOW_ALLOW_PICKLE_DESERIALIZATION"  # by which users of MLflow forbid them
 
@@ -116,8 +112,8 @@ def save_model(
     try:
         mlflow.pyfunc.save_model(str(folder), loader_module=__name__, **options)
         classifier.save(folder / BUNDLE)
-        kind = _store_model(classifier, folder / MODEL, model_loader, model_files)
-        loaded = _load(folder, kind, model_loader)
+        file = _store_model(classifier, folder / MODEL, model_loader, model_files)
+        loaded = _load(folder, file, model_loader)
         if signature is None:
             signature = make_signature(loaded, input_example)
         model.signature = signature or None
@@ -125,40 +121,25 @@ def save_model(
         said = {"promises": info.promises, **{name: info.to_dict()[name] for name in SHOWN}}
         model.metadata = {**(model.metadata or {}), FLAVOR_NAME: said}
         model.model_size_bytes = sum(each.stat().st_size for each in folder.rglob("*"))
-        model.add_flavor(FLAVOR_NAME, iknow_version=__version__, kind=kind, loader=model_loader)
+        model.add_flavor(FLAVOR_NAME, iknow_version=__version__, file=file, loader=model_loader)
         model.save(str(folder / MLMODEL_FILE_NAME))
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
 
 
-def log_model(
-    classifier: EpistemicClassifier,
-    name: str = "model",
-    *,
-    registered_model_name: str | None = None,
-    **options: Any,
-) -> Any:
-    """Log a classifier, with its model, to the current run, or to a new one; returns a `ModelInfo`.
+def log_model(classifier: EpistemicClassifier, name: str = "model", **options: Any) -> Any:
+    """Log a fitted `classifier`, with its model, as `name` to the current run, or to a new one.
 
-    Args:
-        classifier: A fitted classifier that can assess.
-        name: What to call it there.
-        registered_model_name: Also make it a version of this registered model.
-        **options: For `save_model`, and for `mlflow.models.Model.log`, such as `params` and `tags`.
+    `options` go to `save_model` and to `mlflow.models.Model.log`, such as `registered_model_name`,
+    `params` and `tags`. Returns MLflow's `ModelInfo`; `load_model` takes its `model_uri`.
 
     Examples:
         >>> info = log_model(ec, name="irises")  # doctest: +SKIP
         >>> load_model(info.model_uri).assess(X)  # doctest: +SKIP
     """
-    return Model.log(
-        artifact_path=None,
-        name=name,
-        flavor=sys.modules[__name__],
-        registered_model_name=registered_model_name,
-        classifier=classifier,
-        **options,
-    )
+    flavor = sys.modules[__name__]
+    return Model.log(artifact_path=None, name=name, flavor=flavor, classifier=classifier, **options)
 
 
 def load_model(model_uri: str, model: Any = None, *, dst_path: str | None = None) -> Any:
@@ -184,7 +165,7 @@ def load_model(model_uri: str, model: Any = None, *, dst_path: str | None = None
         return EpistemicClassifier.load(folder / BUNDLE, model)
     if (code := flavors.get(mlflow.pyfunc.FLAVOR_NAME, {}).get("code")) is not None:
         sys.path.insert(0, str(folder / Path(str(code)).name))
-    return _load(folder, flavor.get("kind"), flavor.get("loader"))
+    return _load(folder, flavor.get("file"), flavor.get("loader"))
 
 
 def make_signature(classifier: EpistemicClassifier, input_example: Any = None) -> Any:
@@ -218,34 +199,34 @@ def _load_pyfunc(path: str) -> Any:
     return SimpleNamespace(predict=partial(answers_of, load_model(path)))
 
 
-def _store_model(classifier: Any, place: Path, loader: str | None, files: Sequence[Any]) -> str:
-    """Store the model of a fitted classifier in a new folder; the result says how."""
+def _store_model(classifier: Any, place: Path, loader: str | None, files: Sequence[Any]) -> Any:
+    """Store the model of a fitted classifier in a new folder; returns the name of its file."""
     place.mkdir()
     if loader is not None:
         _find_function(loader)
         for file in map(Path, files):
             (shutil.copytree if file.is_dir() else shutil.copy)(file, place / file.name)
-        return LOADER
+        return None
     if files:
         raise InputError("model_files are for a model_loader, which makes the model of them")
-    options = ("pool", "scores", "embed")
-    if functions := [name for name in options if callable(getattr(classifier, name))]:
-        raise InputError(
-            f"{functions[0]}= is a function, which cannot be stored: pass model_loader="
-            f'"package.module:function", a function that returns (model, {{"{functions[0]}": ...}})'
-        )
+    for name in ("pool", "scores", "embed"):
+        if callable(getattr(classifier, name)):
+            raise InputError(
+                f"{name}= is a function, which cannot be stored: pass model_loader="
+                f'"package.module:function", a function that returns (model, {{"{name}": ...}})'
+            )
     model = classifier.model
-    if isinstance(classifier.model_, PrecomputedModel):
-        return PRECOMPUTED
-    if is_estimator(model):
-        joblib.dump(getattr(classifier.model_, "estimator", model), place / FILES[PICKLE])
+    if is_estimator(model) and not isinstance(classifier.model_, PrecomputedModel):
+        joblib.dump(getattr(classifier.model_, "estimator", model), place / PICKLE)
         return PICKLE
     if is_onnx(model):
         if isinstance(model, (str, PathLike)):
-            shutil.copyfile(model, place / FILES[ONNX])
+            shutil.copyfile(model, place / ONNX)
         else:
-            (place / FILES[ONNX]).write_bytes(model.SerializeToString())
+            (place / ONNX).write_bytes(model.SerializeToString())
         return ONNX
+    if isinstance(classifier.model_, PrecomputedModel):
+        return None
     raise InputError(
         f"a model of type {type(model).__name__} cannot be stored as it is: pass model_loader="
         '"package.module:function", the name of a function that takes a folder with your '
@@ -253,37 +234,35 @@ def _store_model(classifier: Any, place: Path, loader: str | None, files: Sequen
     )
 
 
-def _load(folder: Path, kind: Any, loader: Any) -> EpistemicClassifier:
+def _load(folder: Path, file: Any, loader: Any) -> EpistemicClassifier:
     """The classifier in a folder, with its model restored as `_store_model` stored it."""
-    place, options = folder / MODEL, {}
-    model: Any = None
-    if kind == ONNX:
-        model = str(place / FILES[ONNX])
-    elif kind == PICKLE:
-        if os.environ.get(NO_PICKLES, "true").lower() in ("false", "0"):
-            raise BundleError(
-                f"{place / FILES[PICKLE]} is a pickle, and {NO_PICKLES} forbids to load it: pass "
-                "the trained model to load_model(uri, model)"
-            )
-        model = joblib.load(place / FILES[PICKLE])
-    elif kind == LOADER and loader is not None:
-        model = _find_function(loader)(str(place))
+    model, options = None, {}
+    if loader is not None:
+        model = _find_function(loader)(str(folder / MODEL))
         if isinstance(model, tuple) and len(model) == 2 and isinstance(model[1], Mapping):
             model, options = model
-    elif kind != PRECOMPUTED:
-        raise BundleError(f"a model stored as {shown(kind)} is unknown to this version")
+    elif file == PICKLE:
+        if os.environ.get(NO_PICKLES, "true").lower() in ("false", "0"):
+            raise BundleError(
+                f"{folder / MODEL / file} is a pickle, and {NO_PICKLES} forbids to load it: pass "
+                "the trained model to load_model(uri, model)"
+            )
+        model = joblib.load(folder / MODEL / file)
+    elif file == ONNX:
+        model = str(folder / MODEL / file)
+    elif file is not None:
+        raise BundleError(f"a model stored as {shown(file)} is unknown to this version")
     return EpistemicClassifier.load(folder / BUNDLE, model, **options)
 
 
 def _find_function(loader: Any) -> Any:
     """The function behind "package.module:function"."""
-    module, _, name = loader.partition(":") if isinstance(loader, str) else ("", "", "")
-    if not module or not name:
-        raise InputError(f'model_loader must be "package.module:function"; got {shown(loader)}')
     try:
-        found = getattr(import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise InputError(f"model_loader {shown(loader)} cannot be found: {error}") from error
+        found = resolve_name(loader)
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        raise InputError(
+            f'model_loader must be "package.module:function"; got {shown(loader)}: {error}'
+        ) from error
     if not callable(found):
         raise InputError(f"model_loader {shown(loader)} must be a function of a folder")
     return found
