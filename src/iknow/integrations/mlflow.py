@@ -79,13 +79,12 @@ def save_model(
     Args:
         classifier: A fitted classifier that can assess.
         path: The folder, which must not exist or be empty.
-        signature: An MLflow signature. Default: inferred from the example or, without one, from the
-            training inputs in the bundle; False for none.
+        signature: An MLflow signature; False for none. Default: that of `make_signature`.
         input_example: Some inputs, to keep with the model.
-        model_loader: For a model that is neither a scikit-learn classifier nor an ONNX file:
-            "package.module:function", a function that takes the folder of `model_files` and returns
-            the model, or a pair of it and a dict of `pool`, `scores` and `embed`.
-        model_files: Files or folders that the function needs, such as weights.
+        model_loader: "package.module:function", for a model that cannot be stored as it is: a
+            function that takes the folder of `model_files`, such as weights, and returns the model,
+            or a pair of it and a dict of `pool`, `scores` and `embed`.
+        model_files: Files or folders for that function.
         extra_pip_requirements: In addition to the versions of iknow and of the model's package.
         mlflow_model: The MLflow model to add to; `log_model` passes it.
         **options: For `mlflow.pyfunc.save_model`, such as `code_paths` to import from there,
@@ -94,6 +93,8 @@ def save_model(
     Examples:
         >>> ec = EpistemicClassifier(FrozenEstimator(trained)).fit(X_train, y_train)
         >>> save_model(ec.tune(X_val, y_val), "irises")
+        >>> load_model("irises").layers_
+        ('input',)
         >>> mlflow.pyfunc.load_model("irises").predict(X_val[:2])
            belief assertion reason     level
         0       0        IK  KNOWN  0.893333
@@ -136,26 +137,19 @@ def log_model(classifier: EpistemicClassifier, name: str = "model", **options: A
 
     Examples:
         >>> info = log_model(ec, name="irises")  # doctest: +SKIP
-        >>> load_model(info.model_uri).assess(X)  # doctest: +SKIP
     """
     flavor = sys.modules[__name__]
     return Model.log(artifact_path=None, name=name, flavor=flavor, classifier=classifier, **options)
 
 
 def load_model(model_uri: str, model: Any = None, *, dst_path: str | None = None) -> Any:
-    """Load the `EpistemicClassifier` that was logged or saved.
+    """Load the `EpistemicClassifier` at `model_uri`, such as "models:/signs/1" or a folder.
 
-    Args:
-        model_uri: Where it is, such as "models:/signs/1" or a folder.
-        model: The trained model, to use instead of the stored one: then no pickle is loaded and no
-            loader called. The bundle recognizes it, as in `EpistemicClassifier.load`.
-        dst_path: Where to download it to.
+    With a trained `model` to use instead of the stored one no pickle is loaded and no loader
+    called; the bundle recognizes it. `dst_path` says where to download to.
 
     Examples:
-        >>> ec = EpistemicClassifier(FrozenEstimator(trained)).fit(X_train, y_train)
-        >>> save_model(ec.tune(X_val, y_val), "irises")
-        >>> load_model("irises").layers_
-        ('input',)
+        >>> load_model("models:/signs/1").assess(X)  # doctest: +SKIP
     """
     folder = Path(mlflow.artifacts.download_artifacts(str(model_uri), dst_path=dst_path))
     flavors = Model.load(str(folder)).flavors
@@ -179,10 +173,9 @@ def make_signature(classifier: EpistemicClassifier, input_example: Any = None) -
         >>> make_signature(ec.tune(X_val, y_val)).outputs.input_names()
         ['belief', 'assertion', 'reason', 'level']
     """
-    example = input_example
-    if example is None and isinstance(classifier.probe_, Probe):
-        example = classifier.probe_.inputs
-        example = getattr(example, "arrays", example)  # inputs by name
+    example, probe = input_example, classifier.probe_
+    if example is None and isinstance(probe, Probe):
+        example = getattr(probe.inputs, "arrays", probe.inputs)  # inputs by name
     if example is None:
         return None
     if takes_texts(classifier):
@@ -236,7 +229,8 @@ def _store_model(classifier: Any, place: Path, loader: str | None, files: Sequen
 
 def _load(folder: Path, file: Any, loader: Any) -> EpistemicClassifier:
     """The classifier in a folder, with its model restored as `_store_model` stored it."""
-    model, options = None, {}
+    model: Any = None
+    options: Mapping[str, Any] = {}
     if loader is not None:
         model = _find_function(loader)(str(folder / MODEL))
         if isinstance(model, tuple) and len(model) == 2 and isinstance(model[1], Mapping):

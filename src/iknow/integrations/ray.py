@@ -18,7 +18,6 @@ except ImportError as error:
     raise MissingExtraError("assessing by Ray", "ray") from error
 
 Load = Callable[[], EpistemicClassifier]
-Answer = Callable[[EpistemicClassifier, Any], Any]
 
 
 def append_answers(classifier: EpistemicClassifier, batch: Any) -> Any:
@@ -37,7 +36,7 @@ def assess(
     bundle: str | os.PathLike[str] | Load,
     model: Any = None,
     *,
-    answer: Answer = append_answers,
+    answer: Callable[[EpistemicClassifier, Any], Any] = append_answers,
     **options: Any,
 ) -> Any:
     """Assess the rows of a Ray dataset, in their order, on all cores: lazily, as Ray does.
@@ -64,7 +63,7 @@ def assess(
 class Assessor:
     """An actor that answers batches."""
 
-    def __init__(self, load: Load, answer: Answer) -> None:
+    def __init__(self, load: Load, answer: Any) -> None:
         os.environ["LOKY_MAX_CPU_COUNT"] = "1"  # there is an actor for every core
         self._classifier, self._answer = load(), answer
 

@@ -199,7 +199,8 @@ class Minkowski(_AsItIs):
     p: float
 
     def __post_init__(self) -> None:
-        given = math.inf if self.p == "inf" else self.p  # JSON has no infinity
+        given: Any = self.p
+        given = math.inf if given == "inf" else given  # JSON has no infinity
         p = as_real(given, "p", "be a number from 1 to inf", lambda number: number >= 1)
         object.__setattr__(self, "p", p)
 
