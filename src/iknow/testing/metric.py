@@ -27,7 +27,7 @@ STEPS = 150
 
 
 class MetricContract:
-    """What every metric must do. Inherit, and say how to make one; it is fitted before each test."""
+    """What every metric must do. Inherit, and say how to make one, fitted or not."""
 
     n_features = 5
 
