@@ -8,7 +8,7 @@ from torch import nn
 from iknow.errors import InputError, LayerError
 from iknow.models.inputs import measure
 from iknow.models.torch import TorchModel
-from iknow.models.torch.reading import UNKNOWN, axes_of
+from iknow.models.torch.layers import UNKNOWN, axes_of
 from iknow.testing import ModelContract
 from tests.choosing import level_layers, paper_layers
 

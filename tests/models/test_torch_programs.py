@@ -12,7 +12,7 @@ from iknow import EpistemicClassifier
 from iknow.errors import InputError, LayerError
 from iknow.models import as_model
 from iknow.models.inputs import measure
-from iknow.models.torch import ExportedModel, TorchModel, load_module
+from iknow.models.torch import GraphModel, TorchModel, load_module
 from iknow.testing import ModelContract
 from tests.choosing import level_layers, paper_layers
 
@@ -75,23 +75,28 @@ def test_a_module_with_torchscript_inside_is_read_around_it(X):
 
 
 BATCHES = {
-    "fixed": (2, None),
-    "one at a time": (1, None),
     "any": (2, {0: Dim("n")}),
-    "three to six": (4, {0: Dim("n", min=3, max=6)}),
+    "two or more": (2, {0: Dim.AUTO}),
+}
+REFUSED = {
+    "exactly 2": (2, None),
+    "exactly 1": (1, None),
+    "3 to 6": (4, {0: Dim("n", min=3, max=6)}),
+    "0 to 64": (2, {0: Dim("n", max=64)}),
+    "3 or more": (4, {0: Dim("n", min=3)}),
 }
 
 
 def program(name="any", module=None):
-    size, sizes = BATCHES[name]
+    size, sizes = (BATCHES | REFUSED)[name]
     made = (module or network()).eval()
     return export(made, (torch.ones(size, 4),), dynamic_shapes=None if sizes is None else (sizes,))
 
 
 @pytest.mark.parametrize("n", [1, 2, N])
 @pytest.mark.parametrize("name", BATCHES)
-def test_an_exported_program_is_read_operation_by_operation_whatever_batch_it_takes(X, name, n):
-    model = ExportedModel(program(name))
+def test_an_exported_program_is_read_operation_by_operation(X, name, n):
+    model = GraphModel(program(name))
     layers = ("input", "linear", "relu", "linear_1", "output")
     seen = model.observe(model.prepare(X[:n]), layers)
     wanted = TorchModel(network()).observe(X[:n], ("input", "0", "1", "3", "output"))
@@ -100,21 +105,27 @@ def test_an_exported_program_is_read_operation_by_operation_whatever_batch_it_ta
     np.testing.assert_allclose(seen.scores, wanted.scores, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_program_that_does_not_take_any_number_of_samples_is_refused(name):
+    with pytest.raises(InputError, match=rf"takes {name} samples at a time.*Dim\("):
+        GraphModel(program(name))
+
+
 def test_its_default_layers_are_what_enters_the_last_product_and_what_it_gives(X):
     model = as_model(program())
-    assert isinstance(model, ExportedModel)
+    assert isinstance(model, GraphModel)
     assert paper_layers(model, X) == ("relu", "linear_1")
     assert level_layers(model, X) == ("input", "relu")
-    assert paper_layers(ExportedModel(program(module=nn.Sequential(nn.Linear(4, 2)))), X) == (
+    assert paper_layers(GraphModel(program(module=nn.Sequential(nn.Linear(4, 2)))), X) == (
         "input",
         "linear",
     )
-    bare = ExportedModel(program(module=nn.Softmax(dim=1)))
+    bare = GraphModel(program(module=nn.Softmax(dim=1)))
     assert paper_layers(bare, X) == ("input", "output")
 
 
 def test_one_bad_sample_does_not_disturb_the_others(X):
-    model = ExportedModel(program("fixed"))
+    model = GraphModel(program("two or more"))
     wanted = model.observe(X, ("relu",))
     X[3] = np.nan
     seen = model.observe(X, ("relu",))
@@ -148,7 +159,7 @@ class Counting(nn.Linear):
 def test_a_program_whose_answers_depend_on_chance_or_the_past_is_refused(module, words):
     made = export(module.train(), (torch.ones(2, 4),), dynamic_shapes=({0: Dim("n")},))
     with pytest.raises(InputError, match=words):
-        ExportedModel(made)
+        GraphModel(made)
 
 
 class Tokens(nn.Module):
@@ -169,7 +180,7 @@ def test_inputs_by_name_are_pooled_where_the_mask_says():
     inputs = {"attention_mask": mask, "input_ids": rng.integers(0, 9, (7, 5))}
     given = {name: torch.as_tensor(inputs[name]) for name in ("input_ids", "attention_mask")}
     sizes = {name: {0: Dim("n")} for name in given}
-    model = ExportedModel(export(net, (), given, dynamic_shapes=sizes), pool="mean")
+    model = GraphModel(export(net, (), given, dynamic_shapes=sizes), pool="mean")
     batch = model.prepare(inputs)
     seen = model.observe(batch, ("embedding", *paper_layers(model, batch)))
     wanted = TorchModel(net, pool="mean").observe(batch, ("embed", "fc.input", "fc"))
@@ -188,12 +199,12 @@ def test_inputs_by_name_are_pooled_where_the_mask_says():
 
 
 def test_an_exported_program_says_what_it_lacks_and_promises_nothing(X):
-    model = ExportedModel(program())
+    model = GraphModel(program())
     with pytest.raises(LayerError, match="program has no layer '1': it has 'input', 'linear', 're"):
         model.observe(X, ("1",))
     with pytest.raises(InputError, match=r"failed on a batch of shape \(11, 3\)"):
         model.observe(X[:, :3], ())
-    with pytest.raises(LayerError, match="nothing is known about the inside of ExportedModel"):
+    with pytest.raises(LayerError, match="nothing is known about the inside of GraphModel"):
         model.sensitivity("relu", measure(X))
 
 
@@ -209,7 +220,7 @@ def test_files_of_both_kinds_are_loaded(X, tmp_path):
         load_module(tmp_path / "bad.pt2")
 
 
-@pytest.mark.parametrize("make", [lambda: scripted("script"), lambda: program("three to six")])
+@pytest.mark.parametrize("make", [lambda: scripted("script"), lambda: program("two or more")])
 def test_a_classifier_takes_them(make):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(150, 4)).astype(np.float32), np.arange(150) % 3
@@ -228,4 +239,4 @@ class TestScript(ModelContract):
 
 class TestExported(TestScript):
     def make_model(self):
-        return ExportedModel(program("fixed"), pool="mean")
+        return GraphModel(program("two or more"), pool="mean")

@@ -24,7 +24,7 @@ from iknow.models import OnnxModel, PrecomputedModel
 from iknow.models.export import as_portable
 from iknow.models.onnx import PortableModel
 from iknow.storage.about import describe_bundle
-from tests.models.onnx.graphs import mlp
+from tests.models.onnx.graphs import hidden_weights, mlp, parsed
 from tests.storage.test_bundle import change, make_classifier, rewrite_manifest, unpack
 
 X, Y = make_blobs(260, 4, centers=3, cluster_std=2.5, random_state=0)
@@ -32,6 +32,7 @@ X = X.astype(np.float32)
 Y = np.array(["red", "green", "blue"])[Y]
 NAMES = ["length", "width", "height", "weight"]
 NEW = X[200:]
+RECTIFIER = "g (float[n, 4] x) => (float[n, 4] y) { y = Relu(x) }"
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +62,12 @@ def test_a_portable_bundle_needs_no_model(classifier, saved):
     np.testing.assert_array_equal(classifier.predict(NEW), loaded.predict(NEW))
     np.testing.assert_array_equal(classifier.predict_proba(NEW), loaded.predict_proba(NEW))
     assert loaded.feature_names_in_.tolist() == NAMES
+
+
+def test_the_file_of_an_onnx_model_is_kept_as_it_was(saved):
+    assert unpack(saved)["model.onnx"] == mlp().SerializeToString()
+    reading = {"scores": None, "layers": {"input": None, "hidden": None}}
+    assert describe_bundle(saved).exported["reading"] == reading
 
 
 def test_a_loaded_bundle_does_what_any_classifier_does(classifier, saved, tmp_path):
@@ -273,13 +280,24 @@ def test_a_hostile_model_is_refused(saved, tmp_path):
         ((tmp_path / "m.onnx").read_bytes(), "are in other files"),
         (b"", "no ONNX model"),
         (b"\x80PK", "damaged or no ONNX model"),
-        (mlp().SerializeToString(), "does not give layer 'input'"),
+        (parsed(RECTIFIER).SerializeToString(), "has no tensor 'hidden'"),
         (changed_weights(unpack(saved)["model.onnx"], 0.5), "answers differently here"),
     ):
         reseal(saved, content)
         with pytest.raises(BundleError, match=says):
             EpistemicClassifier.load(saved)
     assert other.observe(NEW, ()).scores.shape == (60, 3)
+
+
+@pytest.mark.parametrize("where", hidden_weights("secret.bin", mlp()))
+def test_a_forged_bundle_reads_no_file(saved, tmp_path, monkeypatch, where):
+    """Not even one in the folder that the program runs in, however deep its name is hidden."""
+    monkeypatch.chdir(tmp_path)
+    np.arange(4).tofile("secret.bin")
+    model = onnx.ModelProto.FromString(unpack(saved)["model.onnx"])
+    reseal(saved, hidden_weights("secret.bin", model)[where].SerializeToString())
+    with pytest.raises(BundleError, match=r"other files \('secret\.bin'\)"):
+        EpistemicClassifier.load(saved, verify="now")
 
 
 @pytest.mark.parametrize(
@@ -291,6 +309,9 @@ def test_a_hostile_model_is_refused(saved, tmp_path):
         ("scores", {"tolerance": float("inf"), "difference": 0.0}),
         ("layers", {}),
         ("layers", {"input": None, "hidden": None}),
+        ("reading", {"scores": None}),
+        ("reading", {"scores": None, "layers": ["hidden"]}),
+        ("reading", 1),
         ("sha256", 5),
         ("more", 1),
     ],
@@ -301,6 +322,24 @@ def test_a_wrong_record_is_refused(saved, key, value):
         EpistemicClassifier.load(saved)
     with pytest.raises(BundleError):
         describe_bundle(saved)
+
+
+@pytest.mark.parametrize(
+    ("reading", "says"),
+    [
+        (None, "must have an output|does not give layer 'input'"),
+        ({"scores": None, "layers": {"input": None}}, "does not give layer 'hidden'"),
+        ({"scores": "nothing", "layers": {}}, "has no tensor 'nothing'"),
+        ({"scores": ["scores", {}], "layers": {}}, "scores must be the name"),
+        ({"scores": 7, "layers": {}}, "has no output 7"),
+        ({"scores": None, "layers": {"hidden": "os.system"}}, "pool must be"),
+        ({"scores": None, "layers": {"nothing": None}}, "'nothing'"),
+    ],
+)
+def test_a_wrong_reading_is_refused(saved, reading, says):
+    rewrite_manifest(saved, lambda manifest: manifest["model"].update(reading=reading))
+    with pytest.raises(BundleError, match=says):
+        EpistemicClassifier.load(saved)
 
 
 def test_a_model_without_a_record_does_not_belong(saved):

@@ -31,13 +31,12 @@ OPTIONS = ("pool", "scores", "embed")
 class Kind:
     """A kind of model: what it is called in errors, how to recognize one, and its adapter.
 
-    takes: the names of the options that the adapter takes, besides the model. extra: what to
-    install for it.
+    adapter: in `iknow.models`. takes: the names of the options that the adapter takes. extra: what
+    to install for it.
     """
 
     name: str
     recognizes: Callable[[Any], bool]
-    module: str
     adapter: str
     takes: tuple[str, ...] = ()
     extra: str | None = None
@@ -45,9 +44,10 @@ class Kind:
     def adapt(self, model: Any, options: Mapping[str, Any]) -> Model:
         if refused := [name for name in OPTIONS if name in options and name not in self.takes]:
             raise InputError(f"{refused[0]}= says nothing about {self.name}: leave it out")
+        module, _, name = self.adapter.partition(".")
         try:
             with unforked():  # only users of a framework load it
-                adapter = getattr(import_module(self.module), self.adapter)
+                adapter = getattr(import_module(f"iknow.models.{module}"), name)
         except ImportError as error:
             if self.extra is None:
                 raise
@@ -55,6 +55,66 @@ class Kind:
         chosen = {name: value for name, value in options.items() if name in self.takes}
         found: Model = adapter(model, **chosen)
         return found
+
+
+def has_base(model: Any, name: str, *packages: str) -> bool:
+    """Whether a class of this name from one of these packages is among the classes of a model."""
+    return any(
+        base.__name__ == name and base.__module__.partition(".")[0] in packages
+        for base in type(model).__mro__
+    )
+
+
+def is_torch_module(model: Any) -> bool:
+    return has_base(model, "Module", "torch")
+
+
+def is_estimator(model: Any) -> bool:
+    """Whether a model is an instance of a scikit-learn classifier."""
+    is_instance = not isinstance(model, type) and not is_catboost(model)
+    return is_instance and hasattr(model, "predict") and hasattr(model, "get_params")
+
+
+def is_catboost(model: Any) -> bool:
+    """Whether a model is catboost's own, which has methods like scikit-learn's but no labels."""
+    own = has_base(model, "CatBoost", "catboost")
+    return own and not has_base(model, "CatBoostClassifier", "catboost")
+
+
+def is_onnx(model: Any) -> bool:
+    """Whether a model is the path of an .onnx file, or such a file in memory."""
+    if isinstance(model, (str, os.PathLike)):
+        return os.fspath(model).lower().endswith(".onnx")
+    return has_base(model, "ModelProto", "onnx")
+
+
+def is_function(model: Any) -> bool:
+    return callable(model) and not hasattr(model, "observe")
+
+
+def _is_a(name: str, *packages: str) -> Callable[[Any], bool]:
+    return lambda model: has_base(model, name, *packages)
+
+
+READ = ("pool", "scores")
+KINDS = (
+    # A Keras model on torch is a torch module too.
+    Kind("a Keras model", _is_a("Model", "keras"), "keras.KerasModel", READ, "keras"),
+    Kind("a torch module", is_torch_module, "torch.TorchModel", READ, "torch"),
+    Kind(
+        "a torch.export program",
+        _is_a("ExportedProgram", "torch"),
+        "torch.GraphModel",
+        READ,
+        "torch",
+    ),
+    Kind("an ONNX model", is_onnx, "onnx.OnnxModel", (*READ, "device"), "onnx"),
+    Kind("a booster", _is_a("Booster", "xgboost", "lightgbm"), "sklearn.read_booster"),
+    Kind("a catboost model", is_catboost, "sklearn.read_booster"),
+    Kind("a scikit-learn classifier", is_estimator, "sklearn.SklearnModel"),
+    Kind("a function", is_function, "function.FunctionModel", ("embed",)),
+)
+"""All kinds, in the order in which they are tried."""
 
 
 def as_model(model: Any, *, device: str | None = None, **options: Any) -> Model:
@@ -74,14 +134,14 @@ def as_model(model: Any, *, device: str | None = None, **options: Any) -> Model:
     given = {name: value for name, value in options.items() if value is not None}
     if unknown := set(given) - set(OPTIONS):
         raise TypeError(f"as_model() got an unexpected keyword argument {unknown.pop()!r}")
-    if isinstance(model, Model) and not isinstance(model, type):
+    if isinstance(model, Model):
         if given:
             raise InputError(f"{next(iter(given))}= says nothing about a Model: it reads itself")
         return model
-    for kind in KINDS:
-        if not isinstance(model, type) and kind.recognizes(model):
-            return kind.adapt(model, given if device is None else given | {"device": device})
-    if hasattr(model, "observe") and not isinstance(model, type):
+    is_instance = not isinstance(model, type)
+    if kind := next((each for each in KINDS if is_instance and each.recognizes(model)), None):
+        return kind.adapt(model, given if device is None else given | {"device": device})
+    if is_instance and hasattr(model, "observe"):
         raise InputError(
             f"{type(model).__name__} has a method observe but is no Model: let it inherit from "
             "iknow.models.Model, which fills in the rest"
@@ -92,100 +152,6 @@ def as_model(model: Any, *, device: str | None = None, **options: Any) -> Model:
         "iknow Model (iknow.models.PrecomputedModel takes the outputs of any other framework); "
         f"got {shown(model)} of type {type(model).__name__}"
     )
-
-
-def has_base(model: Any, name: str, *packages: str) -> bool:
-    """Whether a class of this name from one of these packages is among the classes of a model."""
-    return any(
-        base.__name__ == name and base.__module__.partition(".")[0] in packages
-        for base in type(model).__mro__
-    )
-
-
-def is_torch_module(model: Any) -> bool:
-    """Whether a model is a torch.nn.Module, without importing torch."""
-    return any(
-        base.__module__ == "torch.nn.modules.module" and base.__name__ == "Module"
-        for base in type(model).__mro__
-    )
-
-
-def is_estimator(model: Any) -> bool:
-    """Whether a model is an instance of a scikit-learn classifier."""
-    is_instance = not isinstance(model, type) and not is_catboost(model)
-    return is_instance and hasattr(model, "predict") and hasattr(model, "get_params")
-
-
-def is_catboost(model: Any) -> bool:
-    """Whether a model is catboost's own, which has methods like scikit-learn's but no labels."""
-    return has_base(model, "CatBoost", "catboost") and not has_base(
-        model, "CatBoostClassifier", "catboost"
-    )
-
-
-def is_onnx(model: Any) -> bool:
-    """Whether a model is the path of an .onnx file, or such a file in memory."""
-    if isinstance(model, (str, os.PathLike)):
-        return os.fspath(model).lower().endswith(".onnx")
-    return has_base(model, "ModelProto", "onnx")
-
-
-def is_function(model: Any) -> bool:
-    """Whether a model is a plain function of a batch."""
-    return callable(model) and not hasattr(model, "observe")
-
-
-KINDS = (
-    # A Keras model on torch is a torch module too.
-    Kind(
-        "a Keras model",
-        lambda model: has_base(model, "Model", "keras"),
-        "iknow.models.keras",
-        "KerasModel",
-        ("pool", "scores"),
-        "keras",
-    ),
-    Kind(
-        "a torch module",
-        is_torch_module,
-        "iknow.models.torch",
-        "TorchModel",
-        ("pool", "scores"),
-        "torch",
-    ),
-    Kind(
-        "a torch.export program",
-        lambda model: has_base(model, "ExportedProgram", "torch"),
-        "iknow.models.torch",
-        "ExportedModel",
-        ("pool", "scores"),
-        "torch",
-    ),
-    Kind(
-        "an ONNX model",
-        is_onnx,
-        "iknow.models.onnx",
-        "OnnxModel",
-        ("pool", "scores", "device"),
-        "onnx",
-    ),
-    Kind(
-        "an xgboost Booster",
-        lambda model: has_base(model, "Booster", "xgboost"),
-        "iknow.models.sklearn",
-        "read_booster",
-    ),
-    Kind(
-        "a lightgbm Booster",
-        lambda model: has_base(model, "Booster", "lightgbm"),
-        "iknow.models.sklearn",
-        "read_booster",
-    ),
-    Kind("a catboost model", is_catboost, "iknow.models.sklearn", "read_booster"),
-    Kind("a scikit-learn classifier", is_estimator, "iknow.models.sklearn", "SklearnModel"),
-    Kind("a function", is_function, "iknow.models.function", "FunctionModel", ("embed",)),
-)
-"""All kinds, in the order in which they are tried."""
 
 
 def is_to_be_trained(model: Any, inputs: Any) -> bool:

@@ -40,10 +40,9 @@ class FunctionModel(Model):
     def __init__(
         self, predict: Callable[[Any], Any], embed: Callable[[Any], Any] | None = None
     ) -> None:
-        if not callable(predict) or isinstance(predict, type):
-            raise InputError(f"a function must take a batch of inputs; got {shown(predict)}")
-        if embed is not None and (not callable(embed) or isinstance(embed, type)):
-            raise InputError(f"embed must be a function of a batch; got {shown(embed)}")
+        for what, each in (("a model", predict), ("embed", predict if embed is None else embed)):
+            if not callable(each) or isinstance(each, type):
+                raise InputError(f"{what} must be a function of a batch; got {shown(each)}")
         self.predict, self.embed = predict, embed
 
     def prepare(self, inputs: Any) -> Any:
@@ -56,7 +55,9 @@ class FunctionModel(Model):
             return as_fields(inputs)
         if isinstance(inputs, (list, tuple)):
             return _as_array_or_list(inputs)
-        if isinstance(inputs, (str, bytes)) or not _gives_rows(inputs):
+        copies = hasattr(inputs, "copy") or hasattr(inputs, "clone")
+        has_rows = hasattr(inputs, "__len__") and hasattr(inputs, "__getitem__") and copies
+        if isinstance(inputs, (str, bytes)) or not has_rows:
             return as_array(inputs, "X")  # or an error that says why it is none
         return inputs
 
@@ -122,9 +123,3 @@ def _as_array_or_list(inputs: Sequence[Any]) -> Any:
         return list(inputs)
     is_numeric = array.dtype.kind in NUMERIC_KINDS and array.ndim > 0
     return as_array(inputs, "X") if is_numeric else list(inputs)
-
-
-def _gives_rows(inputs: Any) -> bool:
-    return all(hasattr(inputs, name) for name in ("__len__", "__getitem__")) and (
-        hasattr(inputs, "copy") or hasattr(inputs, "clone")
-    )

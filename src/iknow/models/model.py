@@ -39,7 +39,17 @@ Role = Literal["input", "table", "middle", "hidden", "output", "leaves"]
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table; known: the categories seen in training."""
+    """A column of a table.
+
+    Attributes:
+        name: Its name.
+        kind: Whether it holds numbers or categories.
+        known: The categories seen in training.
+
+    Examples:
+        >>> Column("city", "category", known=("Bern", "Rome")).known
+        ('Bern', 'Rome')
+    """
 
     name: str
     kind: Literal["number", "category"]
@@ -48,7 +58,18 @@ class Column:
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer of a model; pool: how its activations become a vector, columns: those of a table."""
+    """A layer of a model.
+
+    Attributes:
+        name: What `observe` knows it by.
+        role: What it is to the model: "input", "table", "middle", "hidden", "output" or "leaves".
+        pool: How its activations become one vector per sample, if that is not the model's own way.
+        columns: Those of a table.
+
+    Examples:
+        >>> Layer("fc2", "hidden").role
+        'hidden'
+    """
 
     name: str
     role: Role

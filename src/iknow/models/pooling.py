@@ -17,10 +17,10 @@ Which axis holds the features is for the adapter to say (`features_last`); shape
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iknow.core.text import names, shown
 from iknow.errors import InputError, LayerError
@@ -93,81 +93,69 @@ class Pooling:
             mask: Of shape (n, tokens), 0 for tokens that are padding; None if there are none.
         """
         way, array = self.of(layer), np.asarray(values)
-        if way is None:
-            _check_unhidden(layer, array, mask)
-            return array
-        if callable(way) and (array.ndim > 2 or isinstance(self._pool, dict)):
+        seen = None if mask is None else np.asarray(mask) != 0
+        padded = seen is not None and array.ndim > 2 and array.shape[1] == seen.shape[1]
+        if way is None and padded and layer not in WHOLE:
+            raise LayerError(
+                f"layer {layer!r} has a vector for each of {array.shape[1]} tokens, so padding "
+                "would count as text: say pool='mean', 'cls' (the first token) or 'last', or "
+                "choose a layer with one vector per sample"
+            )
+        if callable(way) and (array.ndim > 2 or self.is_by_layer):
             return _call(way, layer, values)
-        if array.ndim < 3 or callable(way):  # already one vector per sample
+        if way is None or callable(way) or array.ndim < 3:  # already one vector per sample
             return array
-        if not features_last:
-            if way != "mean":
-                raise LayerError(
-                    f"layer {layer!r} of shape {array.shape} has channels and no tokens, so pool="
-                    f"{way!r} has no meaning: use 'mean' or a function of the activations"
-                )
-            return _mean(array, tuple(range(2, array.ndim)))
-        seen = _visible(layer, array, mask)
-        if way == "mean":
-            return _mean(array, tuple(range(1, array.ndim - 1)), seen)
-        if array.ndim > 3:
+        if not features_last and way != "mean":
+            raise LayerError(
+                f"layer {layer!r} of shape {array.shape} has channels and no tokens, so pool="
+                f"{way!r} has no meaning: use 'mean' or a function of the activations"
+            )
+        if not features_last or seen is None or seen.all():
+            seen = None
+        elif array.ndim != 3 or not padded:
+            raise LayerError(
+                f"layer {layer!r} of shape {array.shape} does not hold the {seen.shape[1]} tokens "
+                "of the attention mask, so its padding is unknown: pool it by a function of the "
+                "activations, or choose another layer"
+            )
+        if way != "mean" and array.ndim > 3:
             raise LayerError(
                 f"layer {layer!r} must have shape (n, tokens, features) for pool={way!r}; got "
                 f"{array.shape}: use 'mean' or a function of the activations"
             )
-        return _one_token(array, way, seen)
+        return pool_places(way, array, features_last=features_last, seen=seen)
 
 
-def _mean(values: NDArray[Any], axes: tuple[int, ...], seen: Any = None) -> NDArray[Any]:
-    """The mean over some axes, in double precision; over the tokens seen only, if these are given.
+def pool_places(way: str, values: Any, *, features_last: bool = True, seen: Any = None) -> Any:
+    """One vector per sample, by "mean", "cls" or "last", of an array or a tensor of shape (n, ...).
 
-    A sample without any token has no mean: NaN, which makes it invalid.
+    seen: which tokens count, of shape (n, tokens); None for all. A sample without any has NaN,
+    which makes it invalid. Sums are in double precision.
     """
+    xp: Any = np if isinstance(values, np.ndarray) else import_module("torch")
+    wide = values if xp is np else values.double()  # numpy widens as it adds
+    if seen is None and way == "mean":
+        axes = tuple(range(1, values.ndim - 1) if features_last else range(2, values.ndim))
+        return _cast(xp.mean(wide, axis=axes, dtype=xp.float64), values.dtype)
     if seen is None:
-        return np.asarray(values.mean(axis=axes, dtype=np.float64)).astype(values.dtype)
-    # A hidden token may hold anything, NaN too: 0 times it would not vanish.
-    shown_only = np.where(seen[:, :, None], values, 0)
-    total = shown_only.sum(axis=1, dtype=np.float64)
-    counts = seen.sum(axis=1, dtype=np.float64)[:, None]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(total / counts).astype(values.dtype)
+        return values[:, 0 if way == "cls" else values.shape[1] - 1]
+    if way == "mean":
+        # A hidden token may hold anything, NaN too: 0 times it would not vanish.
+        total = xp.sum(xp.where(seen[:, :, None], wide, 0), axis=1, dtype=xp.float64)
+        counts = xp.sum(seen, axis=1, dtype=xp.float64)[:, None]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return _cast(total / counts, values.dtype)
+    places, n_tokens = xp.arange(values.shape[1]), values.shape[1]
+    if way == "cls":
+        chosen = xp.amin(xp.where(seen, places, n_tokens - 1), axis=1)
+    else:
+        chosen = xp.amax(xp.where(seen, places, 0), axis=1)
+    token = values[xp.arange(values.shape[0]), chosen]
+    return xp.where(xp.any(seen, axis=1)[:, None], token, xp.nan)
 
 
-def _one_token(values: NDArray[Any], way: str, seen: Any) -> NDArray[Any]:
-    """The first or the last token that is seen; NaN for a sample without any."""
-    n, tokens = values.shape[:2]
-    if seen is None:
-        return values[:, 0 if way == "cls" else tokens - 1]
-    place = seen.argmax(axis=1) if way == "cls" else tokens - 1 - seen[:, ::-1].argmax(axis=1)
-    return np.where(seen.any(axis=1)[:, None], values[np.arange(n), place], np.nan)
-
-
-def _visible(layer: str, values: NDArray[Any], mask: Any) -> Any:
-    """Which tokens are seen, of shape (n, tokens); None if all are."""
-    if mask is None:
-        return None
-    seen = np.asarray(mask) != 0
-    if seen.all():
-        return None
-    if values.ndim != 3 or values.shape[1] != seen.shape[1]:
-        raise LayerError(
-            f"layer {layer!r} of shape {values.shape} does not hold the {seen.shape[1]} tokens of "
-            "the attention mask, so its padding is unknown: pool it by a function of the "
-            "activations, or choose another layer"
-        )
-    return seen
-
-
-def _check_unhidden(layer: str, values: NDArray[Any], mask: Any) -> None:
-    """Refuse a layer with a vector for each token of inputs with a mask if nothing pools it."""
-    if mask is None or layer in WHOLE or values.ndim < 3:
-        return
-    if values.shape[1] == np.shape(mask)[1]:
-        raise LayerError(
-            f"layer {layer!r} has a vector for each of {values.shape[1]} tokens, so padding would "
-            "count as text: say pool='mean', 'cls' (the first token) or 'last', or choose a layer "
-            "with one vector per sample"
-        )
+def _cast(values: Any, dtype: Any) -> Any:
+    return values.astype(dtype) if hasattr(values, "astype") else values.to(dtype)
 
 
 def _call(way: Callable[[Any], Any], layer: str, values: Any) -> Any:

@@ -44,13 +44,9 @@ def check_scores(option: Any) -> None:
 
 
 def find_output(returned: Any, option: ScoresOption, n_samples: int, model: str) -> Any:
-    """The output that holds the scores of n samples, still as the network returned it.
+    """The output that holds the scores of n samples, still as the network `returned` it.
 
-    Args:
-        returned: Everything that the network returned.
-        option: As the user gave `scores=`; see above.
-        n_samples: How many samples the batch holds.
-        model: The network's name in errors.
+    option: as the user gave `scores=`; see above. model: its name in errors.
 
     Examples:
         >>> find_output({"logits": np.zeros((2, 3)), "state": np.ones((2, 8))}, None, 2, "it").shape
@@ -83,13 +79,9 @@ def find_output(returned: Any, option: ScoresOption, n_samples: int, model: str)
 
 
 def as_columns(scores: Any, option: ScoresOption, model: str) -> Any:
-    """Scores of shape (n, n_classes); a single number per sample as two columns, if the user said
-    what it means.
+    """Scores of shape (n, n_classes), from an array of this shape, (n, 1) or (n,).
 
-    Args:
-        scores: An array of shape (n, n_classes), (n, 1) or (n,).
-        option: As the user gave `scores=`.
-        model: The network's name in errors.
+    A single number per sample becomes two columns, if the user said what it means.
 
     Examples:
         >>> as_columns(np.array([0.25]), "probability", "it")
@@ -124,7 +116,8 @@ def as_columns(scores: Any, option: ScoresOption, model: str) -> Any:
 
 def meaning_of(option: ScoresOption) -> str | None:
     """What a single number per sample means: "logit", "probability", or None if nobody said."""
-    return None if callable(option) else _split(option)[1]
+    how: str | None = _split(option)[1]
+    return how
 
 
 def _split(option: Any) -> tuple[Any, Any]:
@@ -156,13 +149,10 @@ def _outputs(returned: Any) -> dict[Any, Any]:
 def _find_usual(outputs: dict[Any, Any], n_samples: int, model: str, returned: Any) -> Any:
     if USUAL_NAME in outputs:
         return outputs[USUAL_NAME]
-    arrays = {
-        name: value
-        for name, value in outputs.items()
-        if _is_array(value) and len(value.shape) > 0 and value.shape[0] == n_samples
-    }  # not a loss, which is one number, or a state
+    # Not a loss, which is one number, or a state.
+    arrays = [v for v in outputs.values() if _is_array(v) and tuple(v.shape)[:1] == (n_samples,)]
     if len(arrays) == 1:
-        return next(iter(arrays.values()))
+        return arrays[0]
     if not outputs:
         raise InputError(
             f"{model} must return an array of scores, or several arrays; got "
@@ -172,10 +162,8 @@ def _find_usual(outputs: dict[Any, Any], n_samples: int, model: str, returned: A
 
 
 def _listed(outputs: dict[Any, Any]) -> str:
-    described = [
-        f"{name!r} of shape {tuple(value.shape)}"
-        if _is_array(value)
-        else f"{name!r} ({type(value).__name__})"
-        for name, value in outputs.items()
-    ]
-    return ", ".join(described[:20]) or names([])
+    shapes = {
+        name: f"of shape {tuple(value.shape)}" if _is_array(value) else f"({type(value).__name__})"
+        for name, value in list(outputs.items())[:20]
+    }
+    return ", ".join(f"{name!r} {text}" for name, text in shapes.items()) or names([])

@@ -23,6 +23,8 @@ How near model.onnx comes to the model that it was made of is a record:
     scores     tolerance and difference: how far apart the scores of a sample may be, and how far
                the farthest are, as Euclidean distances
     layers     the same for the activations, by layer
+    reading    of a model that was ONNX already, whose file is kept as it was: where its scores are,
+               and how each layer is pooled; null for a graph that iknow made
     sha256     of model.onnx, in the manifest alone
 """
 
@@ -61,7 +63,7 @@ from iknow.storage.segments.folding import Folding
 from iknow.storage.segments.locking import locked
 from iknow.storage.segments.marks import first_marks
 
-KEYS = ("samples", "scores", "layers", "sha256")
+KEYS = ("samples", "scores", "layers", "reading", "sha256")
 WHERE = "model"
 
 
@@ -77,6 +79,9 @@ def check_exported(record: object, layers: Collection[str]) -> dict[str, Any] | 
         _check_distance(distance, f"an entry of {WHERE}.layers")
     if missing := [layer for layer in layers if layer not in compared]:
         raise BundleError(f"{WHERE}.layers must have layer {missing[0][:80]!r}; it is missing")
+    if found["reading"] is not None:  # its values are checked as the model is read by them
+        reading = check_record(found["reading"], f"{WHERE}.reading", ("scores", "layers"))
+        check_mapping(reading["layers"], f"{WHERE}.reading.layers")
     check_text(found["sha256"], f"{WHERE}.sha256")
     return found
 

@@ -25,7 +25,7 @@ from iknow.core.text import name as shown_name
 from iknow.core.text import shown
 from iknow.errors import BundleError, ExportError, IknowError, InputError, MissingExtraError
 from iknow.locking import unforked
-from iknow.models.export import find_exporter
+from iknow.models.export import find_exporter, find_reading
 from iknow.models.inputs import take_rows
 from iknow.models.joined import observe_inputs
 from iknow.models.model import Model, Observation
@@ -62,12 +62,13 @@ def export_model(classifier: Any, samples: Any = None) -> Exported:
     model, probe, layers = classifier.model_, classifier.probe_, classifier.layers_
     export = find_exporter(model)
     given = _real_inputs(probe, samples)
-    content = export(model, layers, model.prepare(next(iter(given.values()))))
+    some = model.prepare(next(iter(given.values())))
+    content, reading = export(model, layers, some), find_reading(model, layers, some)
     other = copy.copy(classifier)
     try:
         columns = getattr(classifier, "feature_names_in_", None)
         scored = classifier.classes_[: classifier._n_columns]
-        other.model = other.model_ = _make(content, scored, columns)
+        other.model = other.model_ = _make(content, scored, columns, reading)
     except InputError as error:
         raise ExportError(f"the exported model cannot be read: {error}") from error
     allowed = dict(probe.tolerances) if isinstance(probe, Probe) else {}
@@ -75,7 +76,8 @@ def export_model(classifier: Any, samples: Any = None) -> Exported:
     n = sum(_compare(classifier, other, given[word], word, allowed, farthest) for word in given)
     pairs = [{"tolerance": allowed[name], "difference": farthest[name]} for name in farthest]
     by_layer = dict(zip(layers, pairs[1:], strict=True))
-    return Exported(content, {"samples": n, "scores": pairs[0], "layers": by_layer})
+    compared = {"samples": n, "scores": pairs[0], "layers": by_layer, "reading": reading}
+    return Exported(content, compared)
 
 
 def _real_inputs(probe: Probe | str, samples: Any) -> dict[str, Any]:
@@ -97,9 +99,10 @@ def load_exported(
     """The model that a bundle holds; None without one."""
     if bundle.model is None:
         return None
+    columns, reading = settings["feature_names_in"], (bundle.exported or {})["reading"]
     content = bundle.model()
     try:
-        model = _make(content, bundle.model_classes, settings["feature_names_in"], device)
+        model = _make(content, bundle.model_classes, columns, reading, device)
     except InputError as error:
         raise BundleError(f"{path} cannot be loaded: {error}") from error
     if missing := [layer for layer in bundle.activations if layer not in model.layer_names]:
@@ -121,14 +124,16 @@ def check_exported_model(
         )
 
 
-def _make(content: bytes, classes: Any, columns: Any, device: str | None = None) -> Any:
+def _make(
+    content: bytes, classes: Any, columns: Any, reading: Any, device: str | None = None
+) -> Any:
     try:
         with unforked():
             from iknow.models.onnx.portable import PortableModel
     except ImportError as error:
         raise MissingExtraError("a bundle that holds its model", "onnx") from error
     listed = None if columns is None else [str(name) for name in columns]
-    return PortableModel(content, classes, listed, device, name=MODEL)
+    return PortableModel(content, classes, listed, device, MODEL, reading)
 
 
 def _compare(

@@ -1,7 +1,15 @@
 """Graphs to test with: from onnx's own text format, and torch modules written out node by node."""
 
 import numpy as np
-from onnx import numpy_helper
+from onnx import (
+    AttributeProto,
+    ModelProto,
+    NodeProto,
+    SparseTensorProto,
+    TensorProto,
+    helper,
+    numpy_helper,
+)
 from onnx.parser import parse_model
 from torch import nn
 
@@ -66,3 +74,64 @@ def observe(model, inputs, layers=(), **options):
     """What a model says about inputs as a user gives them."""
     adapter = OnnxModel(model, **options)
     return adapter.observe(adapter.prepare(inputs), layers)
+
+
+def hidden_weights(place, model):
+    """The model with a node more, whose weights are in another file: by where that is said."""
+    values, places = (TensorProto(name="hidden_W", dims=[4], data_type=t) for t in (1, 7))
+    for tensor, size in ((values, 16), (places, 32)):
+        tensor.data_location = TensorProto.EXTERNAL
+        tensor.external_data.add(key="location", value=place)
+        tensor.external_data.add(key="length", value=str(size))
+    rows = numpy_helper.from_array(np.arange(4), "rows")
+    ones = numpy_helper.from_array(np.ones(4, np.float32), "ones")
+    sparse = SparseTensorProto(values=values, indices=rows, dims=[4])
+    by_rows = SparseTensorProto(values=ones, indices=places, dims=[4])
+    made = helper.make_tensor_value_info("hidden_made", TensorProto.FLOAT, [4])
+    use = helper.make_node("Identity", ["hidden_W"], ["hidden_made"])
+
+    def with_node(name="Constant", inputs=(), domain="", **attributes):
+        changed = ModelProto.FromString(model.SerializeToString())
+        node = helper.make_node(name, inputs, ["hidden_made"], domain=domain, **attributes)
+        changed.graph.node.append(node)
+        return changed
+
+    def with_graph(**weights):
+        inside = helper.make_graph([use], "inside", [], [made], **weights)
+        changed = with_node("If", ["hidden_c"], then_branch=inside, else_branch=inside)
+        changed.graph.initializer.append(numpy_helper.from_array(np.array(True), "hidden_c"))
+        return changed
+
+    def with_function(attribute, default=None):
+        constant = NodeProto(op_type="Constant", output=["out"], attribute=[attribute])
+        opsets = [helper.make_opsetid("", 17)]
+        function = helper.make_function("own", "f", [], ["out"], [constant], opsets)
+        changed = with_node("f", domain="own")
+        function.attribute_proto.extend([] if default is None else [default])
+        changed.functions.append(function)
+        changed.opset_import.append(helper.make_opsetid("own", 1))
+        return changed
+
+    def default_of(name, value):
+        default = helper.make_attribute("given", value)
+        asked = AttributeProto(name=name, ref_attr_name="given", type=default.type)
+        return with_function(asked, default)
+
+    found = {
+        "initializer": with_node("Identity", ["hidden_W"]),
+        "sparse initializer": with_node("Identity", ["hidden_W"]),
+        "attribute": with_node(value=values),
+        "sparse attribute": with_node(sparse_value=sparse),
+        "rows of a sparse attribute": with_node(sparse_value=by_rows),
+        "inner graph": with_graph(initializer=[values]),
+        "sparse in an inner graph": with_graph(sparse_initializer=[sparse]),
+        "function": with_function(helper.make_attribute("value", values)),
+        "sparse in a function": with_function(helper.make_attribute("sparse_value", sparse)),
+        "default of a function": default_of("value", values),
+        "sparse default of a function": default_of("sparse_value", sparse),
+        "training": with_node(value_float=1.0),
+    }
+    found["initializer"].graph.initializer.append(values)
+    found["sparse initializer"].graph.sparse_initializer.append(sparse)
+    found["training"].training_info.add().initialization.initializer.append(values)
+    return found

@@ -3,18 +3,23 @@
 import os
 import random
 import sys
+from dataclasses import replace
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 from onnx.external_data_helper import set_external_data
 
 from iknow.errors import IknowError, InputError
 from iknow.models import OnnxModel
-from tests.models.onnx.graphs import mlp, observe, parsed
+from iknow.models.onnx.file import UNSAFE, read_file
+from iknow.models.onnx.session import CPU, Session
+from tests.models.onnx.graphs import hidden_weights, mlp, observe, parsed
 
 X = np.random.default_rng(1).normal(size=(6, 4))
+UNUSED = {"training"}  # weights that onnxruntime does not use
 
 
 def with_weights_at(place, model=None):
@@ -59,7 +64,7 @@ def test_weights_beside_the_model_are_read(folder, place, monkeypatch):
 
 @pytest.mark.parametrize(
     "place", ["../outside.bin", "more/../../outside.bin", "/etc/passwd", "..\\outside.bin",
-              "C:\\outside.bin", "link.bin"],
+              "C:\\outside.bin", "link.bin", "a\0b", "*/_ORT_MEM_ADDR_/*"],
 )  # fmt: skip
 def test_weights_outside_the_models_folder_are_not_read(folder, place):
     if hasattr(os, "symlink"):
@@ -68,22 +73,53 @@ def test_weights_outside_the_models_folder_are_not_read(folder, place):
         OnnxModel(saved(folder, with_weights_at(place)))
 
 
-def test_weights_in_nodes_and_in_graphs_inside_them_are_checked_too(folder):
-    tensor = with_weights_at("../outside.bin").graph.initializer[0]
-    constant = helper.make_node("Constant", [], ["W"], value=tensor)
-    inside = helper.make_graph(
-        [constant], "inside", [], [helper.make_tensor_value_info("W", TensorProto.FLOAT, [4, 8])]
-    )
-    models = []
-    for hidden in (constant, helper.make_node("If", ["c"], ["W"], then_branch=inside)):
-        models.append(parsed("g (float[n, 4] x) => (float[n, 4] y) { y = Relu(x) }"))
-        models[-1].graph.node.insert(0, hidden)
-    models.append(parsed("g (float[n, 4] x) => (float[n, 4] y) { y = Relu(x) }"))
-    opset = [helper.make_opsetid("", 17)]
-    models[-1].functions.append(helper.make_function("own", "f", [], ["W"], [constant], opset))
-    for model in models:
-        with pytest.raises(InputError, match="outside of its own folder"):
-            OnnxModel(saved(folder, model))
+@pytest.mark.parametrize("where", hidden_weights("x", mlp()))
+def test_weights_are_checked_wherever_they_are(folder, where):
+    model = hidden_weights("../outside.bin", mlp())[where]
+    with pytest.raises(InputError, match="outside of its own folder"):
+        OnnxModel(saved(folder, model))
+    with pytest.raises(InputError, match="give the path of its file"):
+        OnnxModel(model)
+
+
+@pytest.mark.parametrize("where", [each for each in hidden_weights("", mlp()) if "sparse" in each])
+def test_sparse_weights_must_be_inside(folder, where):
+    """In a function, onnxruntime 1.31 crashes as it reads them."""
+    with pytest.raises(InputError, match="sparse tensor in another file"):
+        OnnxModel(saved(folder, hidden_weights("weights.bin", mlp())[where]))
+
+
+@pytest.mark.parametrize("where", sorted(set(hidden_weights("x", mlp())) - UNUSED))
+def test_onnxruntime_finds_no_weights_even_if_they_were_not_seen(folder, where, monkeypatch):
+    monkeypatch.chdir(folder)
+    np.arange(4).tofile("secret.bin")
+    hidden = hidden_weights("secret.bin", mlp())[where]
+    unseen = replace(read_file(mlp()), content=hidden.SerializeToString())
+    with pytest.raises(InputError, match=r"cannot load the ONNX model.*secret\.bin"):
+        Session(unseen).run(["scores", "hidden_made"], {"x": X.astype(np.float32)})
+
+
+@pytest.mark.parametrize("op", sorted(UNSAFE))
+def test_operations_that_read_files_or_run_code_are_refused(op):
+    model = mlp()
+    inside = helper.make_graph([helper.make_node(op, ["x"], ["y"], domain="d")], "g", [], [])
+    opsets = [helper.make_opsetid("", 17)]
+    nodes = [helper.make_node("If", ["c"], ["y"], then_branch=inside)]
+    model.functions.append(helper.make_function("own", "f", ["c"], ["y"], nodes, opsets))
+    with pytest.raises(InputError, match=f"operation {op}, which may read files or run code"):
+        OnnxModel(model)
+
+
+def test_bytes_are_read_in_the_format_that_was_checked(tmp_path):
+    """Bytes can be made to look like an ONNX model and like onnxruntime's own format."""
+    options, feeds = onnxruntime.SessionOptions(), {"x": X.astype(np.float32)}
+    options.optimized_model_filepath = str(tmp_path / "own.ort")
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    onnxruntime.InferenceSession(mlp().SerializeToString(), options, providers=[CPU])
+    own = (tmp_path / "own.ort").read_bytes()
+    assert onnxruntime.InferenceSession(own, providers=[CPU]).run(["scores"], feeds)
+    with pytest.raises(InputError, match="cannot load the ONNX model"):
+        Session(replace(read_file(mlp()), content=own)).run(["scores"], feeds)
 
 
 def test_weights_that_are_missing_or_of_nowhere_are_told(folder):
@@ -143,18 +179,25 @@ def test_what_this_onnxruntime_does_not_have_is_told(model, says):
         observe(model, X)
 
 
+def read_layers(model):
+    model = OnnxModel(model)
+    return model.observe(X, [layer.name for layer in model.layers(X)])
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         ("{ y = Relu(z)  z = Relu(y) }", "uses 'z' before it is made"),
         ("{ y = Identity(y) }", "uses 'y' before it is made"),
+        ("{ y = ai.onnx.ml.ZipMap() }", "has no tensor 'y'"),
+        ("{ c = ai.onnx.ml.TreeEnsembleClassifier()  y = Add(x, c) }", "cannot load"),
         ("{ y, m, s = BatchNormalization <training_mode = 1> (x, W, W, W, W) }", "training mode"),
     ],
 )
 def test_graphs_that_cannot_be_followed_are_refused(text, says):
     weights = {"W": np.ones(4, dtype=np.float32)}
     with pytest.raises(InputError, match=says):
-        OnnxModel(parsed("g (float[n, 4] x) => (float[n, 4] y) " + text, **weights))
+        read_layers(parsed("g (float[n, 4] x) => (float[n, 4] y) " + text, **weights))
 
 
 def test_a_name_that_is_no_text_is_refused():

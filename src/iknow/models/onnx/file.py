@@ -1,14 +1,15 @@
-"""File: an ONNX model as bytes, and as bytes with more of its tensors as outputs.
+"""File: an ONNX model as bytes, checked before onnxruntime sees them.
+
+A file from outside may be wrong in any way, or hostile. So every protobuf message in it is looked
+at, wherever it is: in nodes, inner graphs, functions and their defaults, sparse tensors, training
+information. Weights in other files, which could be any file of this machine, must be in the model's
+own folder; a model without a folder, as in a bundle, must hold them all. No library of custom
+operations is loaded, and operations that read files or run code by themselves are refused. Of the
+graph we check what we rely on: names are text, and no node uses what a later one makes. The rest is
+for onnxruntime to refuse.
 
 Two protobuf messages, one behind the other, are read as one: lists are joined. So a graph gets more
-outputs by a few bytes behind its own, and what the user gave is never changed. Nothing in a file
-can run code: onnxruntime loads libraries of custom operations only when told to, and is not.
-
-Weights may lie in further files, which a hostile model could name: they must be in its folder.
-
-Parsing: an onnx.ModelProto → its `Graph`. A file from outside may be wrong in any way. What we rely
-on is checked here: names are text, and no node uses what a later one makes. The rest is for
-onnxruntime to refuse.
+outputs by a few bytes behind its own, and what the user gave is never changed.
 """
 
 from __future__ import annotations
@@ -16,23 +17,37 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 import numpy as np
-from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto, helper, numpy_helper
+from onnx import (
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    SparseTensorProto,
+    TensorProto,
+    ValueInfoProto,
+    helper,
+    numpy_helper,
+)
+from onnx.external_data_helper import load_external_data_for_tensor
 
 from iknow.core.text import name as shown_name
 from iknow.core.text import shown
 from iknow.errors import InputError
-from iknow.models.onnx.graph import TEXT, Declared, Graph, Node
+from iknow.models.onnx.roles import TEXT, Declared, Graph, Node
 
 IN_MEMORY = "the ONNX model"
 TOO_LARGE = (
     "the ONNX model takes more than 2 GB, which no protobuf message can: save it by "
     "onnx.save(model, path, save_as_external_data=True) and give the path"
 )
+# Compiled contexts of accelerators are files; the others run what they name, in some builds.
+UNSAFE = {"EPContext", "Snpe", "PyOp", "PythonOp", "PythonOpGrad", "ATen", "TritonOp"}
+IN_PLACE_OF_A_FILE = "_MEM_ADDR_"  # onnxruntime takes it for an address in memory
+LABEL_ATTRIBUTES = ("classlabels_strings", "classlabels_int64s", "classlabels_ints")
+MOST_LABELS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -58,6 +73,18 @@ class File:
         addition = ModelProto(graph=GraphProto(output=more)).SerializeToString() if more else b""
         return self.content + addition
 
+    def with_weights(self) -> bytes:
+        """The model with all its weights inside; the same bytes if they are."""
+        if self.folder is None:
+            return self.content
+        model = _parse(self.content, self.name)
+        for tensor in _external(_messages(model)):
+            if tensor.data_location == TensorProto.EXTERNAL:
+                load_external_data_for_tensor(tensor, self.folder)
+            tensor.ClearField("data_location")
+            tensor.ClearField("external_data")
+        return _serialize(model)
+
 
 def read_file(model: Any) -> File:
     """An ONNX model from a path or an onnx.ModelProto; one that was read already as it is."""
@@ -77,16 +104,33 @@ def read_file(model: Any) -> File:
 def read_bytes(content: bytes, name: str, folder: Path | None = None) -> File:
     """An ONNX model from its bytes; folder: where further files of it may be, None for nowhere."""
     parsed = _parse(content, name)
-    outside = sorted({place for tensor in _tensors(parsed) for place in _places(tensor)})
-    if outside and folder is None:
+    messages = list(_messages(parsed))
+    external = list(_external(messages))
+    places = [each.value for tensor in external for each in tensor.external_data
+              if each.key == "location"]  # fmt: skip
+    if external and folder is None:
         raise InputError(
-            f"the weights of {name} are in other files ({shown(outside[0])}): give the path of "
-            "its file instead, or load them by onnx.load"
+            f"the weights of {name} are in other files ({shown((places or ['?'])[0])}): give the "
+            "path of its file instead, or load them by onnx.load"
         )
-    for place in outside:
-        _check_inside(place, folder, name)
-    _check_exported_for_use(parsed, name)
-    return File(name, content, str(folder) if outside else None, read_graph(parsed))
+    for place in places:
+        if folder is None or not _is_inside(place, folder):
+            raise InputError(
+                f"{name} takes weights from {shown(place)}, outside of its own folder: that is not "
+                "allowed, since it may be any file of this machine; put the weights beside the "
+                "model"
+            )
+    sparse = [each for each in messages if isinstance(each, SparseTensorProto)]
+    if any(_external(part for each in sparse for part in (each.values, each.indices))):
+        raise InputError(  # no exporter does it
+            f"{name} has a sparse tensor in another file, which can make onnxruntime crash: keep "
+            "sparse tensors inside"
+        )
+    nodes = [each for each in messages if isinstance(each, NodeProto)]
+    for node in nodes:
+        _check_node(node, name)
+    ops = frozenset(node.op_type for node in nodes)
+    return File(name, content, str(folder) if external else None, _read_graph(parsed.graph, ops))
 
 
 def _read(path: Path) -> bytes:
@@ -115,61 +159,59 @@ def _parse(content: bytes, name: str) -> Any:
     return parsed
 
 
-def _tensors(model: Any) -> Iterator[Any]:
-    """All tensors that a model holds, also those in its nodes, functions and inner graphs."""
-    graphs, nodes = [model.graph], [node for each in model.functions for node in each.node]
-    while graphs:
-        each = graphs.pop()
-        yield from each.initializer
-        for sparse in each.sparse_initializer:
-            yield from (sparse.values, sparse.indices)
-        nodes.extend(each.node)
-        while nodes:
-            for attribute in nodes.pop().attribute:
-                graphs.extend([attribute.g] if attribute.HasField("g") else [])
-                graphs.extend(attribute.graphs)
-                yield attribute.t
-                yield from attribute.tensors
+def _messages(model: Any) -> Iterator[Any]:
+    """A message and all messages inside it, but for those in tensors, which hold no further ones
+    of interest, and whose bytes would be copied.
+    """
+    waiting = [model]
+    while waiting:
+        each = waiting.pop()
+        yield each
+        for field, value in () if isinstance(each, TensorProto) else each.ListFields():
+            if field.message_type is not None:
+                waiting.extend([value] if hasattr(value, "ListFields") else value)
 
 
-def _places(tensor: Any) -> Iterator[str]:
-    if tensor.data_location == TensorProto.EXTERNAL or tensor.external_data:
-        yield from (entry.value for entry in tensor.external_data if entry.key == "location")
+def _external(messages: Iterable[Any]) -> Iterator[Any]:
+    """The tensors whose values are in other files."""
+    tensors = (each for each in messages if isinstance(each, TensorProto))
+    for each in tensors:
+        if each.data_location == TensorProto.EXTERNAL or each.external_data:
+            yield each
 
 
-def _check_inside(place: str, folder: Path | None, name: str) -> None:
-    """Refuse weights outside of the model's folder, by their path or by a link."""
+def _is_inside(place: str | bytes, folder: Path) -> bool:
+    """Whether a file is in a folder, by its path and by its links."""
+    if isinstance(place, bytes) or IN_PLACE_OF_A_FILE in place:  # bytes are no UTF-8
+        return False
     pure = PureWindowsPath(place)  # which knows the separators of all systems
     if PurePosixPath(place).is_absolute() or pure.anchor or ".." in pure.parts:
-        inside = False
-    else:
-        inside = folder is not None and (folder / place).resolve().is_relative_to(folder.resolve())
-    if not inside:
+        return False
+    try:
+        return (folder / place).resolve().is_relative_to(folder.resolve())
+    except (OSError, ValueError, RuntimeError):  # no name of a file, or a loop of links
+        return False
+
+
+def _check_node(node: Any, name: str) -> None:
+    if any(isinstance(text, bytes) for text in (node.op_type, *node.input, *node.output)):
+        raise InputError("the ONNX model is damaged: it has a name that is not text in UTF-8")
+    if node.op_type in UNSAFE:
         raise InputError(
-            f"{name} takes weights from {shown(place)}, outside of its own folder: that is not "
-            "allowed, since it may be any file of this machine; put the weights beside the model"
+            f"{name} has the operation {node.op_type}, which may read files or run code: that is "
+            "not allowed; export the model without it"
+        )
+    # Batch statistics in place of learned ones: answers would depend on the batch.
+    if any(each.name == "training_mode" and each.i for each in node.attribute):
+        raise InputError(
+            f"{name} was exported in training mode ({node.op_type} {shown(node.name)}): export it "
+            "again in eval mode"
         )
 
 
-def _check_exported_for_use(model: Any, name: str) -> None:
-    """Refuse batch statistics in place of learned ones: answers would depend on the batch."""
-    for node in model.graph.node:
-        for attribute in node.attribute:
-            if attribute.name == "training_mode" and attribute.i:
-                raise InputError(
-                    f"{name} was exported in training mode ({node.op_type} "
-                    f"{shown(node.name)}): export it again in eval mode"
-                )
-
-
-LABEL_ATTRIBUTES = ("classlabels_strings", "classlabels_int64s", "classlabels_ints")
-MOST_LABELS = 1_000_000
-
-
-def read_graph(model: Any) -> Graph:
-    """The graph of an onnx.ModelProto."""
-    graph = model.graph
-    _check_text(graph)
+def _read_graph(graph: Any, ops: frozenset[str]) -> Graph:
+    if any(isinstance(value.name, bytes) for value in (*graph.input, *graph.output)):
+        raise InputError("the ONNX model is damaged: it has a name that is not text in UTF-8")
     _check_order(graph)
     held = [*graph.initializer, *(sparse.values for sparse in graph.sparse_initializer)]
     weights = {tensor.name: tensor for tensor in held}
@@ -177,18 +219,8 @@ def read_graph(model: Any) -> Graph:
     inputs = tuple(_declared(value) for value in graph.input if value.name not in weights)
     if not inputs or not nodes:
         raise InputError("the ONNX graph has no inputs or no nodes: it is not a classifier")
-    functions = (node for function in model.functions for node in function.node)
-    ops = frozenset(node.op_type for node in _all_nodes([*graph.node, *functions]))
     outputs = tuple(map(_declared, graph.output))
     return Graph(inputs, outputs, nodes, frozenset(weights), ops)
-
-
-def _check_text(graph: Any) -> None:
-    """Refuse names that are no UTF-8, which protobuf gives as bytes."""
-    values = (value.name for value in (*graph.input, *graph.output))
-    parts = ((node.op_type, *node.input, *node.output) for node in _all_nodes(graph.node))
-    if any(isinstance(text, bytes) for text in (*values, *chain.from_iterable(parts))):
-        raise InputError("the ONNX model is damaged: it has a name that is not text in UTF-8")
 
 
 def _check_order(graph: Any) -> None:
@@ -224,9 +256,10 @@ def _kind(element: int) -> str:
 
 
 def _read_node(node: Any, weights: Mapping[str, Any]) -> Node:
-    given = [*node.input, *_captured(node)]
-    used, made = (tuple(name for name in names if name) for names in (given, node.output))
-    return Node(node.op_type, used, made, _labels(node, weights))
+    # Inner graphs use tensors from outside by their names.
+    inside = (each for each in _messages(node) if isinstance(each, NodeProto))
+    used = tuple(name for each in inside for name in each.input if name)
+    return Node(node.op_type, used, tuple(filter(None, node.output)), _labels(node, weights))
 
 
 def _labels(node: Any, weights: Mapping[str, Any]) -> tuple[Any, ...] | None:
@@ -248,24 +281,3 @@ def _labels(node: Any, weights: Mapping[str, Any]) -> tuple[Any, ...] | None:
 
 def _text(label: bytes) -> str:
     return label.decode("utf-8", errors="replace")
-
-
-def _graphs_in(node: Any) -> Iterator[Any]:
-    for attribute in node.attribute:
-        if attribute.HasField("g"):
-            yield attribute.g
-        yield from attribute.graphs
-
-
-def _captured(node: Any) -> Iterator[str]:
-    """Names that graphs inside a node use, among them all tensors from outside."""
-    return (name for inner in _all_nodes([node]) if inner is not node for name in inner.input)
-
-
-def _all_nodes(nodes: Iterable[Any]) -> Iterator[Any]:
-    """These nodes and those of all graphs inside them."""
-    waiting = list(nodes)
-    while waiting:
-        node = waiting.pop()
-        yield node
-        waiting.extend(inner for graph in _graphs_in(node) for inner in graph.node)

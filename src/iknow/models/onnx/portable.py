@@ -1,14 +1,14 @@
 """PortableModel: reads the ONNX graph that a bundle holds.
 
-Its outputs are the scores, the layers and, where the highest score is not the model's own answer,
-the belief (`iknow.models.export`). It is an ONNX model like any other, read by the same code with
-the same checks, but for the names of its layers. It comes from a file that anybody may have
+Either it is a graph of our own (`iknow.models.export`), whose outputs are the scores, the layers
+and, where the highest score is not the model's own answer, the belief. Or it is the user's ONNX
+file as it was, and the bundle says how to read it. It comes from a file that anybody may have
 written: weights in other files are refused, and nothing is written to disk.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,23 +18,26 @@ from iknow.core.arrays import Ints, Labels
 from iknow.core.codes import NO_BELIEF
 from iknow.core.text import names
 from iknow.errors import InputError
-from iknow.models.export import BELIEF, LAYER, SCORES
+from iknow.models.export import BELIEF, LAYER, SCORES, cannot_export
 from iknow.models.inputs import Fields
-from iknow.models.model import Layer, Model, Observation, check_layers
+from iknow.models.model import Layer, Observation, check_layers, find_belief
 from iknow.models.numbers import as_pandas, is_sparse
 from iknow.models.onnx.file import read_bytes
-from iknow.models.onnx.graph import TEXT
 from iknow.models.onnx.model import OnnxModel
+from iknow.models.onnx.roles import TEXT, Roles
 
 
-def to_onnx(model: PortableModel, layers: Sequence[str], inputs: Any) -> bytes:
-    """The file that a portable model is; see `iknow.models.export`."""
-    check_layers(layers, model.layer_names, model._name)
-    return model.content
+def to_onnx(model: OnnxModel, layers: Sequence[str], inputs: Any) -> bytes:
+    """The file of a model that is ONNX already; see `iknow.models.export`."""
+    model._locate(layers)
+    try:
+        return model._file.with_weights()
+    except Exception as error:  # of weights that cannot be read, or of more than 2 GB
+        raise cannot_export(model._name, error) from error
 
 
-class PortableModel(Model):
-    """A classifier whose ONNX graph returns its scores and its layers.
+class PortableModel(OnnxModel):
+    """A classifier in the bytes of an ONNX file.
 
     Args:
         content: The bytes of the ONNX file.
@@ -42,6 +45,8 @@ class PortableModel(Model):
         columns: Names of the features, if they have names: a table is matched with them.
         device: "cpu", "cuda", "cuda:1" or "mps". Default: the CPU.
         name: What the file is called in errors.
+        reading: How to read a file that is as its maker wrote it: "scores", as `OnnxModel` takes
+            them, and "layers", how each is pooled by its name; None for a graph of our own.
     """
 
     def __init__(
@@ -51,18 +56,18 @@ class PortableModel(Model):
         columns: Sequence[str] | None = None,
         device: str | None = None,
         name: str = "model.onnx",
+        reading: Mapping[str, Any] | None = None,
     ) -> None:
         file = read_bytes(content, name)
-        outputs = [each.name for each in file.graph.outputs]
-        if SCORES not in outputs:
-            raise InputError(f"{name} must have an output {SCORES!r}; it has {names(outputs)}")
-        self.content, self._classes, self._name = content, classes, name
+        self.content, self._classes, self._reading = content, classes, reading
         self._columns = None if columns is None else list(columns)
-        of_layers = [each for each in outputs if each.startswith(LAYER)]
-        self.layer_names = tuple(each.removeprefix(LAYER) for each in of_layers)
-        self._inputs = tuple(each.name for each in file.graph.inputs)
-        self._believes = [BELIEF] if BELIEF in outputs else []
-        self._model = OnnxModel(file, scores=SCORES, device=device, optimized=True)
+        outputs = [each.name for each in file.graph.outputs]
+        if reading is None and SCORES not in outputs:
+            raise InputError(f"{name} must have an output {SCORES!r}; it has {names(outputs)}")
+        own = [each.removeprefix(LAYER) for each in outputs if each.startswith(LAYER)]
+        self.layer_names = tuple(own if reading is None else reading["layers"])
+        how = {"layers": None, "scores": SCORES} if reading is None else reading
+        super().__init__(file, how["layers"], how["scores"], device, only=self.layer_names)
 
     @property
     def classes(self) -> Labels | None:
@@ -71,16 +76,14 @@ class PortableModel(Model):
     @property
     def takes_text(self) -> bool:
         """Whether some of its inputs are text."""
-        return any(each.kind == TEXT for each in self._model._graph.inputs)
+        return any(each.kind == TEXT for each in self._graph.inputs)
 
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """Names of the graph's inputs."""
-        return self._inputs
-
-    @property
-    def is_elsewhere(self) -> bool:
-        return self._model.is_elsewhere
+    def matches(self, inputs: Any) -> bool:
+        """Whether `inputs` are a table with the names of the features, in any order."""
+        found = getattr(inputs, "column_names", getattr(inputs, "columns", None))
+        if self._columns is None or found is None or isinstance(inputs, Fields):
+            return False
+        return sorted(map(str, found)) == sorted(self._columns)
 
     def prepare(self, inputs: Any) -> Any:
         """Return `inputs` as the graph takes them.
@@ -92,7 +95,7 @@ class PortableModel(Model):
             return inputs.tocsr()
         if self.matches(inputs):
             inputs = as_pandas(inputs)[self._columns]
-        return self._model.prepare(self._by_name(inputs))
+        return super().prepare(self._by_name(inputs))
 
     def _by_name(self, inputs: Any) -> Any:
         """Inputs by the names that a graph with several of them has; others as they are."""
@@ -100,13 +103,12 @@ class PortableModel(Model):
         by_place = isinstance(given, Mapping) and all(str(each).isdigit() for each in given)
         if by_place:
             given = tuple(given.values())
-        if len(self._inputs) == 1:
+        if len(self.inputs) == 1:
             return self._only_column(given[0] if by_place else given)
-        listed = self._inputs if self._columns is None else self._columns
-        fits = set(listed) == set(self._inputs)
-        if isinstance(given, tuple) and len(given) == len(self._inputs):
-            return dict(zip(self._inputs, given, strict=True))
-        if isinstance(given, (list, np.ndarray)) and fits:
+        listed = self.inputs if self._columns is None else self._columns
+        if isinstance(given, tuple) and len(given) == len(self.inputs):
+            return dict(zip(self.inputs, given, strict=True))
+        if isinstance(given, (list, np.ndarray)) and set(listed) == set(self.inputs):
             rows = np.array(given, dtype=object) if isinstance(given, list) else given
             if rows.ndim == 2 and rows.shape[1] == len(listed):
                 return {name: rows[:, j] for j, name in enumerate(listed)}
@@ -114,38 +116,41 @@ class PortableModel(Model):
 
     def _only_column(self, given: Any) -> Any:
         """The column of a table with a single one, if the graph takes texts of shape (n,)."""
-        only = self._model._graph.inputs[0]
+        only = self._graph.inputs[0]
         is_table = hasattr(given, "iloc") and given.ndim == 2 and given.shape[1] == 1
         flat = only.kind == TEXT and only.shape is not None and len(only.shape) == 1
         return given.iloc[:, 0] if is_table and flat else given
-
-    def matches(self, inputs: Any) -> bool:
-        """Whether `inputs` are a table with the names of the features, in any order."""
-        found = getattr(inputs, "column_names", getattr(inputs, "columns", None))
-        if self._columns is None or found is None or isinstance(inputs, Fields):
-            return False
-        return sorted(map(str, found)) == sorted(self._columns)
 
     def layers(self, batch: Any) -> tuple[Layer, ...]:
         """Describe all layers that the graph gives; no `batch` is run."""
         return tuple(Layer(name, "hidden") for name in self.layer_names)
 
     def observe(self, batch: Any, layers: Sequence[str]) -> Observation:
-        check_layers(layers, self.layer_names, self._name)
-        batch = batch.toarray() if is_sparse(batch) else batch
-        read = {layer: f"{LAYER}{layer}" for layer in layers}
-        found = self._model.observe(batch, [*read.values(), *self._believes])
-        belief = self._find_belief(batch, found) if self._believes else found.belief
-        activations = {layer: found.activations[place] for layer, place in read.items()}
-        return replace(found, belief=belief, activations=activations)
+        return super().observe(batch.toarray() if is_sparse(batch) else batch, layers)
 
-    def _find_belief(self, batch: Any, found: Observation) -> Ints:
-        """The belief as the graph gives it, of shape (n,), where there are scores."""
-        if found.invalid.any():  # their activations are 0, because of other layers
-            found = self._model.observe(batch, self._believes)
-        said = found.activations[BELIEF]
-        codes, n_classes = said[:, 0].astype(np.int64), found.scores.shape[1]
-        answered = ~found.invalid & (found.belief != NO_BELIEF)
-        if said.shape[1] != 1 or ((codes < 0) | (codes >= n_classes))[answered].any():
+    def reading(self, layers: Sequence[str], inputs: Any) -> Mapping[str, Any] | None:
+        return self._reading
+
+    def _find_roles(self) -> Roles:
+        found = super()._find_roles()
+        believes = self._reading is None and any(e.name == BELIEF for e in self._graph.outputs)
+        return replace(found, label=BELIEF) if believes else found
+
+    def _locate(self, layers: Iterable[str]) -> dict[str, str]:
+        wanted = list(layers)
+        check_layers(wanted, self.layer_names, self._name)
+        if self._reading is not None:
+            return super()._locate(wanted)
+        return {layer: f"{LAYER}{layer}" for layer in wanted}
+
+    def _codes(self, labels: Any, scores: Any) -> Ints | None:
+        if self._roles.classes is not None:
+            return super()._codes(labels, scores)
+        if scores.ndim != 2 or scores.dtype.kind not in "fiu":
+            return None  # which is refused later
+        codes, n_classes = np.asarray(labels), scores.shape[1]
+        answered = find_belief(scores) != NO_BELIEF
+        fits = codes.dtype.kind in "iu" and codes.size == len(scores)
+        if not fits or ((codes < 0) | (codes >= n_classes)).ravel()[answered].any():
             raise InputError(f"{self._name} must give positions of {n_classes} classes as belief")
-        return np.where(answered, codes, found.belief)
+        return np.where(answered, codes.ravel(), NO_BELIEF)

@@ -1,4 +1,7 @@
-"""Roles: which tensors of a graph hold the scores, the model's own label, and its last features.
+"""Roles: what an ONNX graph says about itself, read without running it.
+
+Its nodes come in an order in which each uses only what earlier ones made. From their names we find
+the tensors, what each depends on, which never change, and which have a role:
 
 scores    The last output that looks like class scores: floats of shape (n, C), C >= 2, that no
           other such output is made from (an embedding feeds the logits, not the other way round).
@@ -12,20 +15,130 @@ features  What enters the last product with weights on the way to the scores. Tr
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from iknow.core.text import name as shown_name
 from iknow.core.text import names, shown
 from iknow.errors import InputError
-from iknow.models.onnx.graph import TEXT, Declared, Graph, Node
-from iknow.models.scores import SINGLE, USUAL_NAME, check_scores
+from iknow.locking import cached_property
+from iknow.models.scores import SINGLE, USUAL_NAME
 
+TEXT = "text"
 PRODUCTS = {"MatMul", "Gemm", "MatMulInteger", "QLinearMatMul", "QGemm", "FusedMatMul", "FusedGemm",
             "MatMulNBits", "DynamicQuantizeMatMul", "MatMulIntegerToFloat"}  # fmt: skip
 CLASSICAL = {"LinearClassifier", "SVMClassifier", "TreeEnsembleClassifier", "TreeEnsembleRegressor",
              "TreeEnsemble", "LinearRegressor", "SVMRegressor"}  # fmt: skip
 PASSING = {"Identity", "Cast", "Dropout"}
 RESHAPING = PASSING | {"Reshape", "Squeeze", "Unsqueeze", "Flatten"}
+CHANNELS_SECOND = {"Conv", "ConvTranspose", "ConvInteger", "QLinearConv", "MaxPool", "AveragePool",
+                   "LpPool", "GlobalAveragePool", "GlobalMaxPool", "BatchNormalization",
+                   "InstanceNormalization", "GroupNormalization", "LRN", "Resize", "Upsample",
+                   "DepthToSpace", "SpaceToDepth"}  # fmt: skip
+ELEMENTWISE = {"Relu", "LeakyRelu", "PRelu", "Elu", "Selu", "Celu", "Gelu", "Clip", "Sigmoid",
+               "HardSigmoid", "HardSwish", "Tanh", "Erf", "Softplus", "Softsign", "Mish", "Swish",
+               "Add", "Sub", "Mul", "Div", "Sum", "Cast", "Identity", "Dropout", "Concat",
+               "QuantizeLinear", "DequantizeLinear"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Declared:
+    """An input or an output of a graph as the file declares it.
+
+    Attributes:
+        name: Its name.
+        kind: The name of numpy's dtype, `TEXT`, or for anything but a tensor a word for it.
+        shape: One entry per axis, None where it varies; None if the rank is unknown.
+    """
+
+    name: str
+    kind: str
+    shape: tuple[int | None, ...] | None
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind in ("float16", "float32", "float64")
+
+    def __str__(self) -> str:
+        axes = ["?" if size is None else str(size) for size in self.shape or (None,)]
+        return f"{shown_name(self.name)!r} ({self.kind} of shape ({', '.join(axes)}))"
+
+
+@dataclass(frozen=True)
+class Node:
+    """One operation: the tensors it uses, including those used by graphs inside it, and makes.
+
+    labels: the class labels that it holds, if any.
+    """
+
+    op: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    labels: tuple[Any, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The nodes of a model's graph by their tensors.
+
+    Attributes:
+        inputs: What the caller must give.
+        outputs: What the graph returns.
+        nodes: Its operations, in order.
+        weights: Names of the tensors that the file holds.
+        ops: Names of all operations, also those in functions and in graphs inside nodes.
+    """
+
+    inputs: tuple[Declared, ...]
+    outputs: tuple[Declared, ...]
+    nodes: tuple[Node, ...]
+    weights: frozenset[str]
+    ops: frozenset[str]
+
+    @cached_property
+    def makers(self) -> Mapping[str, Node]:
+        """The node that makes each tensor."""
+        return {name: node for node in self.nodes for name in node.outputs}
+
+    @cached_property
+    def tensors(self) -> tuple[str, ...]:
+        """Names of all tensors that may depend on a sample, in the order of their making."""
+        made = (name for node in self.nodes for name in node.outputs)
+        named = [tensor.name for tensor in self.inputs] + [*made]
+        return tuple(dict.fromkeys(name for name in named if name not in self.constants))
+
+    @cached_property
+    def constants(self) -> frozenset[str]:
+        """Names of the tensors that are the same for every sample: weights, and what they make."""
+        found = set(self.weights)
+        for node in self.nodes:
+            if not node.op.startswith("Random") and found.issuperset(node.inputs):
+                found.update(node.outputs)
+        return frozenset(found)
+
+    def ancestors(self, tensor: str) -> frozenset[str]:
+        """The tensor itself and all that it is made from."""
+        found: set[str] = set()
+        waiting = [tensor]
+        while waiting:
+            if (each := waiting.pop()) not in found:
+                found.add(each)
+                waiting.extend(self.makers[each].inputs if each in self.makers else ())
+        return frozenset(found)
+
+
+def has_channels(graph: Graph, tensor: str) -> bool:
+    """Whether the second axis of a tensor holds the features, as in (n, channels, height, width),
+    not the last, as in (n, tokens, features).
+
+    Shapes do not tell, but nodes do: the last one that mixes axes decides.
+    """
+    node = graph.makers.get(tensor)
+    while node is not None and node.op in ELEMENTWISE:
+        varying = [each for each in node.inputs if each not in graph.constants]
+        node = graph.makers.get(varying[0]) if varying else None
+    return node is not None and node.op in CHANNELS_SECOND
 
 
 @dataclass(frozen=True)
@@ -45,7 +158,6 @@ class Roles:
 
 def find_roles(graph: Graph, option: Any, name: str) -> Roles:
     """The roles in a graph; option: as the user gave `scores=`, name: the graph's in errors."""
-    check_scores(option)
     if callable(option):
         return Roles(None)
     where = option[0] if isinstance(option, (tuple, list)) else option
@@ -76,8 +188,9 @@ def find_features(graph: Graph, scores: str) -> str | None:
     for node in reversed(graph.nodes):
         if way.isdisjoint(node.outputs):
             continue
-        if node.op in CLASSICAL:
-            return None if _is_plain(graph) else node.inputs[0]
+        if node.op in CLASSICAL and node.inputs:
+            given = input_layer(graph)
+            return None if given is not None and given.is_float else node.inputs[0]
         varying = [each for each in node.inputs[:2] if each not in graph.constants]
         if node.op in PRODUCTS and len(varying) == 1:
             return _pass_back(graph, varying[0], PASSING)
@@ -86,17 +199,10 @@ def find_features(graph: Graph, scores: str) -> str | None:
 
 def input_layer(graph: Graph) -> Declared | None:
     """The input whose values can be a layer: the only one, or the only one of floats."""
-    numbers = [each for each in graph.inputs if each.kind != TEXT]
-    floats = [each for each in graph.inputs if each.is_float]
-    if len(graph.inputs) == 1 and numbers:
+    if len(graph.inputs) == 1 and graph.inputs[0].kind != TEXT:
         return graph.inputs[0]
+    floats = [each for each in graph.inputs if each.is_float]
     return floats[0] if len(floats) == 1 else None
-
-
-def _is_plain(graph: Graph) -> bool:
-    """Whether there is one input, of floats."""
-    found = input_layer(graph)
-    return found is not None and found.is_float
 
 
 def _find_usual(graph: Graph, name: str) -> str:

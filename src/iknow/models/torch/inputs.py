@@ -8,7 +8,8 @@ embedding and stay as they are.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+import inspect
+from collections.abc import Mapping
 from itertools import chain
 from math import isfinite
 from typing import Any
@@ -18,14 +19,13 @@ import torch
 from torch import Tensor, nn
 
 from iknow.core.arrays import Bools
+from iknow.core.text import names
 from iknow.errors import InputError
 from iknow.models.inputs import Fields, as_fields
-from iknow.models.model import Layer
+from iknow.models.network import MASK
 from iknow.models.numbers import as_numbers
-from iknow.models.torch.calling import is_optional
-from iknow.models.torch.tensors import describe, is_plain
+from iknow.models.torch.layers import describe, is_plain
 
-MASK = "attention_mask"
 LABELS = "labels"
 
 
@@ -40,8 +40,9 @@ def prepare(inputs: Any, module: nn.Module) -> Any:
     if not isinstance(inputs, Mapping):
         return _prepare_one(inputs, "X")
     given = {name: values for name, values in inputs.items() if values is not None}
-    if LABELS in given and is_optional(LABELS, module):
-        del given[LABELS]  # of use in training alone, for the loss
+    loss = _parameters(module).get(LABELS)
+    if LABELS in given and loss is not None and loss.default is None:
+        del given[LABELS]  # of use in training alone
     return as_fields({name: _prepare_one(values, f"X[{name!r}]") for name, values in given.items()})
 
 
@@ -75,30 +76,10 @@ def is_measurable(tensors: Fields) -> bool:
     return raw is not None and (raw.is_floating_point() or raw.dtype == torch.uint8)
 
 
-def describe_layers(
-    hidden: str, head: str, tensors: Fields, parts: Container[str]
-) -> tuple[Layer, ...]:
-    """The input, if it can be measured, what enters the head, and the head.
-
-    parts: names of the modules that are layers.
-    """
-    found = [Layer("input", "input")] if is_measurable(tensors) else []
-    if hidden != "input" or (not found and "input" in parts):
-        found.append(Layer(hidden, "hidden"))
-    return (*found, Layer(head, "output"))
-
-
 def find_mask(tensors: Fields) -> Any:
     """The attention mask, of shape (n, tokens), 0 where the inputs are padding; None without."""
     mask = tensors.arrays.get(MASK)
     return None if mask is None or mask.ndim != 2 else mask.cpu().numpy()
-
-
-def without_values(tensors: Fields) -> Fields:
-    """The same with 0 for all floats, which are finite then; whole numbers stay as they are."""
-    values = tensors.arrays.items()
-    zeros = {k: torch.zeros_like(v) if v.is_floating_point() else v.clone() for k, v in values}
-    return Fields(zeros)
 
 
 def describe_batch(tensors: Fields) -> str:
@@ -107,6 +88,55 @@ def describe_batch(tensors: Fields) -> str:
     if len(parts) == 1 and "0" in parts:
         return f"a batch of shape {parts['0']}"
     return "a batch of " + ", ".join(f"{name} of shape {text}" for name, text in parts.items())
+
+
+def as_call(tensors: Fields) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
+    """Tensors by position and by name, to call a module with."""
+    placed = {name: values for name, values in tensors.arrays.items() if name.isdigit()}
+    named = {name: values for name, values in tensors.arrays.items() if name not in placed}
+    return tuple(placed.values()), named
+
+
+def arguments(tensors: Fields, module: nn.Module) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What to call a module with: tensors by position and by name, or one dict of them.
+
+    A module with a single parameter, which is none of the names, takes the dict as a whole.
+    """
+    placed, named = as_call(tensors)
+    if not named or not (taken := _parameters(module)):
+        return placed, named
+    kinds = {parameter.kind for parameter in taken.values()}
+    unknown = [name for name in named if name not in taken]
+    if not unknown or inspect.Parameter.VAR_KEYWORD in kinds:
+        return placed, named
+    if len(taken) == 1 and not placed and len(unknown) == len(named):
+        return (named,), {}
+    raise InputError(
+        f"{type(module).__name__} takes no input {unknown[0]!r}: leave it out; it takes "
+        f"{names(taken, 30)}"
+    )
+
+
+def check_complete(placed: tuple[Any, ...], named: dict[str, Any], module: nn.Module) -> None:
+    """Refuse inputs that are fewer or more than a module takes."""
+    taken = _parameters(module)
+    try:
+        inspect.Signature(list(taken.values())).bind(*placed, **named)
+    except TypeError as error:
+        raise InputError(
+            f"{type(module).__name__} takes {names(taken, 30)}: {error}; got "
+            f"{len(placed)} inputs by position and {names(named)} by name"
+        ) from error
+
+
+def _parameters(module: nn.Module) -> Mapping[str, inspect.Parameter]:
+    """What the forward of a module takes; nothing if that is unknown, as for compiled code."""
+    if isinstance(module, torch.jit.ScriptModule):
+        return {}
+    try:
+        return inspect.signature(module.forward).parameters
+    except (TypeError, ValueError):
+        return {}
 
 
 def _prepare_one(values: Any, what: str) -> Any:
@@ -125,8 +155,7 @@ def _check_even(values: Any, what: str) -> None:
     """Refuse a list of sequences of different lengths, as a tokenizer returns without padding."""
     if not isinstance(values, list | tuple):
         return
-    lengths = {len(row) for row in values if isinstance(row, list | tuple)}
-    lengths |= {len(row) for row in values if _is_array(row)}
+    lengths = {len(row) for row in values if isinstance(row, list | tuple) or _is_array(row)}
     if len(lengths) > 1:
         raise InputError(
             f"{what} holds sequences of different lengths, from {min(lengths)} to {max(lengths)}: "

@@ -6,7 +6,7 @@ takes no hooks: it has "input" and "output" alone.
 
 The module runs in eval mode without gradients, on its own device and in its own precision. Its
 mode, hooks and parameters are restored, even after an error, whatever other threads do with it
-(`iknow.metrics.torch.passes`).
+(`iknow.models.torch.passes`).
 
 A row may differ by some units in the last place between batch sizes: torch chooses other kernels,
 which add in another order.
@@ -14,30 +14,30 @@ which add in another order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
+from iknow.core.arrays import Bools
 from iknow.core.robustness import Sensitivity
 from iknow.errors import IknowError, LayerError, RefusedError
-from iknow.metrics.torch.passes import forward_pass
 from iknow.models.inputs import Fields, Sizes
-from iknow.models.model import Layer, Model, Observation, check_layers, check_type, make_observation
-from iknow.models.pooling import WHOLE, Pool, Pooling
-from iknow.models.refused import observe_apart
-from iknow.models.scores import ScoresOption, as_columns, check_scores, find_output
+from iknow.models.model import Layer, check_layers, check_type
+from iknow.models.network import ENTRANCE, INPUT, OUTPUT, Network, Pass, Read
+from iknow.models.pooling import WHOLE, Pool
+from iknow.models.scores import ScoresOption, find_output
 from iknow.models.torch import inputs as given
-from iknow.models.torch.calling import arguments, check_complete
-from iknow.models.torch.defaults import Run, mark
-from iknow.models.torch.reading import ENTRANCE, Read, Reading, readable_parts
-from iknow.models.torch.tensors import to_array
+from iknow.models.torch.layers import Reading, Trial, mark, readable_parts, to_array
+from iknow.models.torch.passes import copy_at_rest, forward_pass
+
+FAILURES = (RuntimeError, ValueError, IndexError, AssertionError)
 
 
-class TorchModel(Model):
+class TorchModel(Network):
     """A trained torch module: a batch, in one tensor or several, to scores.
 
     It unwraps `torch.compile`, `DataParallel` and `DistributedDataParallel` to read the layers.
@@ -63,9 +63,8 @@ class TorchModel(Model):
         pool: Pool | Mapping[str, Pool] | None = None,
         scores: ScoresOption = None,
     ) -> None:
-        check_scores(scores)
+        super().__init__(pool, scores)
         self.module = _unwrap(module)
-        self.pooling, self.scores = Pooling(pool), scores
 
     @property
     def is_elsewhere(self) -> bool:
@@ -80,103 +79,78 @@ class TorchModel(Model):
 
         TorchScript hides what enters its head: its output stands for it.
         """
-        tensors, _ = given.to_tensors(batch, self.module)
+        tensors, _ = self._take(batch)
         parts = readable_parts(self.module)
-        run = Run({n: m for n, m in parts.items() if not list(m.children())}, len(tensors))
+        trial = Trial({n: m for n, m in parts.items() if not list(m.children())}, len(tensors))
         raw = given.raw_input(tensors)
         start = None if raw is None else mark(raw)
-        returned = self._run(tensors, run.leaves, run.act, run.entered)
+        returned = self._forward(tensors, trial.leaves, trial.act, trial.entered)
         scores = find_output(returned, self.scores, len(tensors), self._name)
         if isinstance(self.module, torch.jit.ScriptModule):
-            names = ["input"] if given.is_measurable(tensors) else []
-            return tuple(Layer(name, "hidden") for name in [*names, "output"])
-        hidden, head = run.find(scores, start) or ("input", "output")
-        return given.describe_layers(hidden, head, tensors, parts)
-
-    def observe(self, batch: Any, layers: Sequence[str]) -> Observation:
-        parts = readable_parts(self.module)
-        self._check_layers(layers, parts)
-        tensors, strange = given.to_tensors(batch, self.module)
-        if strange is None:
-            return self._ask(tensors, layers, parts)
-        return observe_apart(
-            lambda part, wanted: self._ask(part.copy(), wanted, parts),
-            tensors,
-            layers,
-            strange.astype(np.int64),
-            substitute=lambda: given.without_values(tensors),
-        )
+            names = [INPUT] if given.is_measurable(tensors) else []
+            return tuple(Layer(name, "hidden") for name in [*names, OUTPUT])
+        hidden, head = trial.find(scores, start) or (INPUT, OUTPUT)
+        return describe_layers(hidden, head, tensors, parts)
 
     def sensitivity(self, layer: str, inputs: Sizes) -> Sensitivity:
         check_type(self, TorchModel)
-        self._check_certifiable(layer, inputs)
-        from iknow.metrics.torch.module import sensitivities  # only certificates need it
-
-        def alike(module: nn.Module) -> TorchModel:
-            return TorchModel(module, scores=self.scores)
-
-        return sensitivities(self.module, inputs.shape, [layer], inputs.probe, alike)[layer]
-
-    def _check_certifiable(self, layer: str, inputs: Sizes) -> None:
         if inputs.probe is None:
             raise LayerError("nothing is known about inputs in several arrays")
         if self.pooling.of(layer) is not None:
             raise LayerError(f"nothing is known about layer {layer!r} after pooling")
-        if layer == "output" and self.scores is not None and layer not in self._names():
+        named = [name for name, _ in self.module.named_modules()]
+        if layer == OUTPUT and self.scores is not None and layer not in named:
             raise LayerError("nothing is known about scores that are chosen by scores=")
+        from iknow.metrics.lipschitz_torch import sensitivities  # only certificates need it
 
-    def _check_layers(self, layers: Sequence[str], parts: Mapping[str, nn.Module]) -> None:
-        plain = [layer for layer in layers if layer.removesuffix(ENTRANCE) not in parts]
-        if not (set(plain).difference(WHOLE) or self.pooling.is_by_layer):
-            return  # to list all names takes longer than a small module
-        listed = list(dict.fromkeys(["input", *parts, "output"]))
-        entrances = [f"{name}{ENTRANCE}" for name in parts]
-        script = isinstance(self.module, torch.jit.ScriptModule)
-        kind = f"{self._name} (TorchScript, whose inside cannot be read)" if script else self._name
-        check_layers(plain, listed, kind)
-        self.pooling.check_names([*listed, *entrances], self._name)
+        def alike(module: nn.Module) -> TorchModel:
+            return TorchModel(module, scores=self.scores)
 
-    def _ask(
-        self, tensors: Fields, layers: Sequence[str], parts: dict[str, nn.Module]
-    ) -> Observation:
-        """The module's answer for tensors that it may write to."""
-        reading = Reading(parts, layers, self.pooling, len(tensors))
-        mask = given.find_mask(tensors)
-        found = reading.found
-        if "input" in layers and "input" not in parts:  # before the module runs: it may overwrite
-            found["input"] = Read(_read_input(tensors))
-        returned = self._run(tensors, reading.watched, reading.act, reading.entered)
-        scores = self._read_scores(returned, len(tensors))
-        if "output" not in parts:
-            found["output"] = Read(scores)
-        missing = [layer for layer in layers if layer not in found]
-        if missing:
-            raise LayerError(
-                f"layer {missing[0]!r} of {self._name} did not run in the forward pass: "
-                "choose one that does"
-            )
-        pooled = {}
-        for layer in layers:
-            read = found[layer]
-            last = read.axes.features_last(read.values.shape)
-            own = mask if read.mask is None else read.mask
-            pooled[layer] = self.pooling(layer, read.values, features_last=last, mask=own)
-        return make_observation(scores, pooled)
-
-    def _read_scores(self, returned: Any, n_samples: int) -> Any:
-        output = find_output(returned, self.scores, n_samples, self._name)
-        if not isinstance(output, np.ndarray):
-            output = to_array(output, f"the output of {self._name}")
-        return as_columns(output, self.scores, self._name)
+        module = self.module if layer == "input" else copy_at_rest(self.module)
+        return sensitivities(module, inputs.shape, [layer], inputs.probe, alike)[layer]
 
     @property
     def _name(self) -> str:
         return type(self.module).__name__
 
-    def _names(self) -> list[str]:
-        return [name for name, _ in self.module.named_modules()]
+    def _take(self, batch: Any) -> tuple[Fields, Bools | None]:
+        return given.to_tensors(batch, self.module)
 
-    def _run(
+    def _locate(self, layers: Sequence[str]) -> dict[str, nn.Module]:
+        parts = readable_parts(self.module)
+        plain = [layer for layer in layers if layer.removesuffix(ENTRANCE) not in parts]
+        if not (set(plain).difference(WHOLE) or self.pooling.is_by_layer):
+            return parts  # to list all names takes longer than a small module
+        listed = list(dict.fromkeys([INPUT, *parts, OUTPUT]))
+        script = isinstance(self.module, torch.jit.ScriptModule)
+        kind = f"{self._name} (TorchScript, whose inside cannot be read)" if script else self._name
+        check_layers(plain, listed, kind)
+        self.pooling.check_names([*listed, *(f"{name}{ENTRANCE}" for name in parts)], self._name)
+        return parts
+
+    def _run(self, tensors: Fields, layers: Sequence[str], parts: Mapping[str, nn.Module]) -> Pass:
+        reading = Reading(parts, layers, self.pooling, len(tensors))
+        mask, found = given.find_mask(tensors), {}
+        if INPUT in layers and INPUT not in parts:  # before the module runs: it may overwrite
+            found[INPUT] = Read(read_input(tensors))
+        returned = self._forward(tensors, reading.watched, reading.act, reading.entered)
+        scores = self._read_scores(returned, len(tensors))
+        for layer, (values, axes, own) in reading.found.items():
+            found[layer] = Read(values, axes.features_last(values.shape), own)
+        for layer in layers:
+            if layer not in found and (layer != OUTPUT or layer in parts):
+                raise LayerError(
+                    f"layer {layer!r} of {self._name} did not run in the forward pass: "
+                    "choose one that does"
+                )
+        return Pass(scores, found, mask)
+
+    def _read_scores(self, returned: Any, n_samples: int) -> Any:
+        output = find_output(returned, self.scores, n_samples, self._name)
+        is_array = isinstance(output, np.ndarray)
+        return output if is_array else to_array(output, f"the output of {self._name}")
+
+    def _forward(
         self,
         tensors: Fields,
         watched: Mapping[str, nn.Module],
@@ -184,26 +158,49 @@ class TorchModel(Model):
         entered: Mapping[str, nn.Module],
     ) -> Any:
         """All that the module returns."""
-        placed, named = arguments(tensors, self.module)
-        device = next(iter(tensors.arrays.values())).device.type
-        # Evidence and queries need the same precision, even if the caller uses autocast.
-        mixed = torch.is_autocast_enabled(device)
-        exact = torch.autocast(device, enabled=False) if mixed else nullcontext()
-        with forward_pass(self.module, watched, act, entered), torch.no_grad(), exact:
+        placed, named = given.arguments(tensors, self.module)
+        with forward_pass(self.module, watched, act, entered), running(self._name, tensors):
             try:
                 return self.module(*placed, **named)
-            except (torch.cuda.OutOfMemoryError, IknowError):
-                raise
             except TypeError:
-                check_complete(placed, named, self.module)
+                given.check_complete(placed, named, self.module)
                 raise
-            except (RuntimeError, ValueError, IndexError, AssertionError) as error:
-                raise RefusedError(
-                    f"{self._name} failed on {given.describe_batch(tensors)}: {error}"
-                ) from error
 
 
-def _read_input(tensors: Fields) -> Any:
+@contextmanager
+def running(
+    name: str, tensors: Fields, failures: tuple[type[Exception], ...] = FAILURES
+) -> Iterator[None]:
+    """Run a network without gradients; what fails on a batch is a `RefusedError`."""
+    device = next(iter(tensors.arrays.values())).device.type
+    # Evidence and queries need the same precision, even if the caller uses autocast.
+    mixed = torch.is_autocast_enabled(device)
+    with torch.no_grad(), torch.autocast(device, enabled=False) if mixed else nullcontext():
+        try:
+            yield
+        except (torch.cuda.OutOfMemoryError, IknowError):
+            raise
+        except failures as error:
+            raise RefusedError(
+                f"{name} failed on {given.describe_batch(tensors)}: {error}"
+            ) from error
+
+
+def describe_layers(
+    hidden: str, head: str, tensors: Fields, parts: Container[str]
+) -> tuple[Layer, ...]:
+    """The input, if it can be measured, what enters the head, and the head.
+
+    parts: names of the modules that are layers.
+    """
+    found = [Layer(INPUT, "input")] if given.is_measurable(tensors) else []
+    if hidden != INPUT or (not found and INPUT in parts):
+        found.append(Layer(hidden, "hidden"))
+    return (*found, Layer(head, "output"))
+
+
+def read_input(tensors: Fields) -> Any:
+    """The layer "input" as an array."""
     raw = given.raw_input(tensors)
     if raw is None:
         raise LayerError(

@@ -1,4 +1,4 @@
-"""ONNX models as portable graphs, against the same models read as they are."""
+"""Models in the bytes of an ONNX file, against the same models read as they are."""
 
 import numpy as np
 import onnx
@@ -13,22 +13,20 @@ from torch import nn
 
 from iknow.errors import ExportError, InputError, LayerError
 from iknow.models import OnnxModel
-from iknow.models.export import to_onnx
+from iknow.models.export import as_portable, to_onnx
+from iknow.models.inputs import Fields
 from iknow.models.onnx import PortableModel
 from iknow.testing import ModelContract
-from tests.models.onnx.graphs import mlp, of_torch, parsed
+from tests.models.onnx.graphs import hidden_weights, mlp, of_torch, parsed
 
 X = np.random.default_rng(1).normal(size=(12, 4))
+PLACE = "weights.bin"
 SINGLE = "g (float[n, 4] x) => (float[n, 1] risk) {{ hidden = Relu(x)  a = MatMul(hidden, W)  {} }}"
-
-
-def ported(model, inputs, layers):
-    return PortableModel(to_onnx(model, layers, model.prepare(inputs)))
 
 
 def check(model, inputs, layers, atol=0.0):
     """A portable graph says about the same samples, and about one of them, what the model says."""
-    portable = ported(model, inputs, layers)
+    portable = as_portable(model, layers, inputs)
     for asked in (inputs, inputs[:1]):
         wanted = model.observe(model.prepare(asked), layers)
         found = portable.observe(portable.prepare(asked), layers)
@@ -42,7 +40,7 @@ def check(model, inputs, layers, atol=0.0):
 
 class TestPortable(ModelContract):
     def make_model(self):
-        return ported(OnnxModel(mlp()), X, ("input", "hidden"))
+        return as_portable(OnnxModel(mlp()), ("input", "hidden"), X)
 
     def make_inputs(self):
         return X
@@ -77,6 +75,20 @@ def test_tokens_are_pooled(pool, opset):
     check(OnnxModel(graph, pool=pool), tokens, ("h", "output"))
 
 
+@pytest.mark.parametrize("pool", ["mean", "cls", "last"])
+def test_tokens_are_pooled_by_their_mask(pool):
+    table = np.random.default_rng(0).normal(size=(20, 2)).astype(np.float32)
+    graph = parsed(
+        """g (int64[n, t] input_ids, int64[n, t] attention_mask) => (float[n, 2] logits) {
+        words = Gather(table, input_ids)  logits = ReduceMean<axes = [1], keepdims = 0>(words) }""",
+        table=table,
+    )
+    ids = np.random.default_rng(1).integers(20, size=(6, 5))
+    mask = (np.arange(5) < np.array([[5], [3], [1], [4], [2], [5]])).astype(np.int64)
+    batch = Fields({"input_ids": ids, "attention_mask": mask})
+    check(OnnxModel(graph, pool=pool), batch, ("words",))
+
+
 @pytest.mark.parametrize(
     ("meaning", "last"), [("logit", "risk = Neg(a)"), ("probability", "risk = Sigmoid(a)")]
 )
@@ -99,24 +111,29 @@ def test_the_answer_is_the_label_that_the_graph_gives(labels):
 
 def test_weights_in_other_files_come_inside(tmp_path):
     onnx.save(mlp(), tmp_path / "m.onnx", save_as_external_data=True, size_threshold=0)
-    model = OnnxModel(tmp_path / "m.onnx")
-    assert model._file.folder is not None
-    portable = check(model, X, ("hidden",))
+    for where, hidden in hidden_weights(PLACE, mlp()).items():
+        (tmp_path / f"{where}.onnx").write_bytes(hidden.SerializeToString())
+    np.arange(4).tofile(tmp_path / PLACE)
+    dense = [path for path in tmp_path.glob("*.onnx") if "sparse" not in path.name]
+    assert len(dense) == 7
+    portable = [check(OnnxModel(path), X, ("hidden",)) for path in dense]
     for file in tmp_path.iterdir():
         file.unlink()
-    assert np.isfinite(PortableModel(portable.content).observe(X, ("hidden",)).scores).all()
+    for each in portable:
+        again = PortableModel(each.content, reading=each.reading(("hidden",), X))
+        assert np.isfinite(again.observe(X, ("hidden",)).scores).all()
 
 
 def test_what_is_code_is_refused():
     for options in ({"scores": lambda outputs: outputs["scores"]}, {"pool": {"hidden": np.tanh}}):
         with pytest.raises(ExportError, match="function"):
-            ported(OnnxModel(mlp(), **options), X, ("hidden",))
+            as_portable(OnnxModel(mlp(), **options), ("hidden",), X)
 
 
 def test_a_missing_value_is_invalid_in_both():
     strange = X.copy()
     strange[3, 1] = np.nan
-    portable = ported(OnnxModel(mlp()), X, ("hidden",))
+    portable = as_portable(OnnxModel(mlp()), ("hidden",), X)
     assert portable.observe(strange, ("hidden",)).invalid.tolist() == [i == 3 for i in range(12)]
 
 
@@ -148,14 +165,15 @@ def test_a_belief_that_is_no_class_is_refused(code):
 
 
 CONTENT = mlp().SerializeToString()
+READINGS = st.sampled_from([None, {"scores": None, "layers": {"input": None, "hidden": "mean"}}])
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, len(CONTENT) - 1), st.binary(min_size=1, max_size=6), st.booleans())
-def test_damaged_bytes_are_an_error_or_a_model(place, new, cut):
+@given(st.integers(0, len(CONTENT) - 1), st.binary(min_size=1, max_size=6), st.booleans(), READINGS)
+def test_damaged_bytes_are_an_error_or_a_model(place, new, cut, reading):
     content = CONTENT[:place] if cut else CONTENT[:place] + new + CONTENT[place + len(new) :]
     try:
-        model = PortableModel(content)
+        model = PortableModel(content, reading=reading)
         model.observe(model.prepare(X), model.layer_names)
     except InputError:
         pass
