@@ -20,6 +20,7 @@ os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"  # a database takes a while to ma
 mlflow = pytest.importorskip("mlflow")
 
 from iknow import Ball, BundleError, EpistemicClassifier, InputError  # noqa: E402
+from iknow.integrations import answers_of  # noqa: E402
 from iknow.integrations import mlflow as iknow_mlflow  # noqa: E402
 from iknow.models.precomputed import PrecomputedModel  # noqa: E402
 from iknow.storage.about import describe_bundle  # noqa: E402
@@ -130,7 +131,7 @@ def test_precomputed_outputs_are_served_by_name(tmp_path):
     served = mlflow.pyfunc.load_model(str(tmp_path / "m")).predict(example)
     assert served["reason"].tolist() == [each.name for each in made.assess(outputs).reason]
     with pytest.raises(InputError, match="precomputed outputs need 'scores'; got 'a', 'b'"):
-        iknow_mlflow.Answers(made).predict(outputs[1])
+        answers_of(made, outputs[1])
 
 
 def test_an_onnx_file_goes_along(tmp_path):
@@ -314,7 +315,7 @@ def test_a_model_of_another_flavor_is_refused(tmp_path):
 def test_an_unknown_way_of_storing_is_refused(irises, tmp_path):
     iknow_mlflow.save_model(irises, tmp_path / "m")
     file = tmp_path / "m" / "MLmodel"
-    file.write_text(file.read_text().replace("kind: pickle", "kind: ../../etc"))
+    file.write_text(file.read_text().replace("file: model.joblib", "file: ../../etc"))
     with pytest.raises(BundleError, match="is unknown to this version"):
         iknow_mlflow.load_model(str(tmp_path / "m"))
 

@@ -1,17 +1,4 @@
-"""The user's model from its name on the command line.
-
-model.joblib, .pkl, .pickle    a fitted scikit-learn classifier, xgboost's, lightgbm's ...
-model.pt, .pth, .ts            a whole torch module, or TorchScript
-model.pt2                      a program of torch.export
-model.onnx                     an ONNX graph
-model.keras                    a Keras model
-model.json, .ubj               a booster of xgboost
-model.txt, .lgb                a booster of lightgbm
-model.cbm                      a model of catboost
-package.module:name            an object in Python code, or a function that returns it
-
-Pickles, torch's files and Python code can run code.
-"""
+"""The user's model from its name on the command line: a file, or an object in Python code."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import json
 import math
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from os import PathLike
 from pathlib import Path
@@ -29,14 +29,12 @@ from iknow.storage.atomic import write_bytes
 CARD, CONFIG, BUNDLE = "README.md", "config.json", "bundle.iknow"
 TAGS = ("iknow", "selective-classification", "uncertainty", "explainability")
 MARKUP = re.compile(r"[\\`*_\[\]|~$]")
-AT_THE_START = re.compile(r"^(\d+(?=[.)])|(?=[#+\-=]))(.)")
-"""What makes a line a heading or the entry of a list."""
-LIMITS = (
-    "What is promised holds for samples drawn as the validation samples were. If the world has "
-    "changed since, tune again.",
-    "IK says that the training data supports an answer, not that the answer is right.",
-    "A bundle runs no code, but its maker can claim anything in it: get it from people you trust.",
-)
+AT_THE_START = re.compile(r"^(\d+(?=[.)](?:\s|$))|(?=[#+\-=]))(.)")  # of headings and lists
+LIMITS = """\
+- What is promised holds for samples drawn as the validation samples were. If the world has
+  changed since, tune again.
+- IK says that the training data supports an answer, not that the answer is right.
+- A bundle runs no code, but its maker can claim anything in it: get it from people you trust."""
 
 
 def write_folder(
@@ -49,7 +47,7 @@ def write_folder(
     tags: Sequence[str] = (),
     overwrite: bool = False,
 ) -> Path:
-    """Write a folder with a bundle and its card, ready to upload.
+    """Write a folder with a bundle and its card, ready to upload, and return its path.
 
     Args:
         source: A fitted `EpistemicClassifier`, or the path of a bundle.
@@ -60,13 +58,9 @@ def write_folder(
         tags: Further tags.
         overwrite: Replace the card, the configuration and the bundle if they exist.
 
-    Returns:
-        The folder.
-
     Examples:
         >>> ec = EpistemicClassifier(FrozenEstimator(trained)).fit(X_train, y_train)
-        >>> ec = ec.tune(X_val, y_val)
-        >>> folder = write_folder(ec, "irises", name="Irises", license="cc0-1.0")
+        >>> folder = write_folder(ec.tune(X_val, y_val), "irises", name="Irises", license="cc0-1.0")
         >>> sorted(file.name for file in folder.iterdir())
         ['README.md', 'bundle.iknow', 'config.json']
     """
@@ -101,35 +95,47 @@ def make_front_matter(license: str | None = None, tags: Sequence[str] = ()) -> s
     for each in (*tags, *([] if license is None else [license])):
         if not isinstance(each, str) or not each or visible(each) != each or len(each) > 100:
             raise InputError(f"tags and license must be one line of text each; got {shown(each)}")
-    # JSON's quotes are YAML's too.
-    quoted = [json.dumps(tag, ensure_ascii=False) for tag in (*TAGS, *tags)]
-    lines = ["library_name: iknow", "tags:", *(f"- {tag}" for tag in quoted)]
-    lines += ["metrics:", "- accuracy", "- coverage"]
-    lines += [] if license is None else [f"license: {json.dumps(license, ensure_ascii=False)}"]
+    given = {"license": license} if license is not None else {}
+    front = {"library_name": "iknow", "tags": [*TAGS, *tags], "metrics": ["accuracy", "coverage"]}
+    # JSON is YAML too.
+    lines = [f"{k}: {json.dumps(v, ensure_ascii=False)}" for k, v in (front | given).items()]
     return "\n".join(["---", *lines, "---", ""])
 
 
 def make_card(info: BundleInfo) -> str:
     """Make the text of a card, in Markdown, for a bundle."""
-    facts = [(markdown(title), markdown(value)) for title, value in list_facts(info).items()]
-    layers = [
-        tuple(map(markdown, (each.name, each.n_features, each.metric, rule_of(each))))
-        for each in info.layers
-    ]
+    layers = [(each.name, each.n_features, each.metric, rule_of(each)) for each in info.layers]
+    performance = ""
+    if (chosen := info.selection) is not None:
+        shares = chosen.coverage, chosen.accuracy, chosen.accuracy_outside
+        titles = "coverage", "accuracy on IK", "accuracy elsewhere"
+        headings = f"on {chosen.n_samples:,} validation samples", ""
+        performance = _table(headings, zip(titles, map(percent, shares), strict=True))
+    own, where = ", model)  # the trained model that it was made with", "is not part of the bundle."
+    if info.is_portable:
+        own, where = ")", "is in the bundle, as ONNX: whoever has the bundle has the model."
+    needs = ", ".join(f"`{option}=...`" for option in info.needs)
+    recognized = ", and nothing by which it could recognize its model."
+    if info.recognizes_model:
+        recognized = " and up to 32 training inputs, by which it recognizes its model."
     parts = [
         f"# {markdown(info.title)}",
-        "\n".join(f"> {markdown(line)}" for line in info.note.split("\n")) if info.note else "",
+        "\n".join(f"> {markdown(line)}" for line in info.note.split("\n") if info.note),
         "A model that says how well each of its answers is justified: IK (I know), IMK (I may "
         "know) or IDK (I don't know).",
         "## What is promised",
         "\n".join(f"- {markdown(short_line(said))}." for said in info.promises),
-        _performance(info),
-        f"## How to load it\n\n{_loading(info)}",
+        performance,
+        "## How to load it",
+        "```python\nfrom iknow import EpistemicClassifier",
+        f'ec = EpistemicClassifier.load("{BUNDLE}"{own}\nec.assess(X).to_frame()\n```',
+        f"Pass {needs} too: a bundle holds no functions." if needs else "",
         "## What it was made of",
-        _table(("", ""), facts),
+        _table(("", ""), list_facts(info).items()),
         _table(("layer", "features", "metric", "rule"), layers),
         "## Limits",
-        "\n".join(f"- {each}" for each in (*LIMITS, *_contents(info))),
+        f"{LIMITS}\n- The model itself {where}\n"
+        f"- The bundle holds the activations of the training samples{recognized}",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -145,49 +151,8 @@ def markdown(value: object) -> str:
     return AT_THE_START.sub(r"\1\\\2", text) or "–"
 
 
-def _performance(info: BundleInfo) -> str:
-    chosen = info.selection
-    if chosen is None:
-        return ""
-    rows = [
-        ("coverage", percent(chosen.coverage)),
-        ("accuracy on IK", percent(chosen.accuracy)),
-        ("accuracy elsewhere", percent(chosen.accuracy_outside)),
-    ]
-    return _table((f"on {chosen.n_samples:,} validation samples", ""), rows)
-
-
-def _loading(info: BundleInfo) -> str:
-    own = ")" if info.is_portable else ", model)  # the trained model that it was made with"
-    lines = (
-        "```python",
-        "from iknow import EpistemicClassifier\n",
-        f'ec = EpistemicClassifier.load("{BUNDLE}"{own}',
-        "ec.assess(X).to_frame()",
-        "```",
-    )
-    needs = ", ".join(f"`{option}=...`" for option in info.needs)
-    more = f"\n\nPass {needs} too: a bundle holds no functions." if needs else ""
-    return "\n".join(lines) + more
-
-
-def _contents(info: BundleInfo) -> Iterator[str]:
-    """What the bundle holds of the model and of the training samples."""
-    if info.is_portable:
-        yield "The bundle holds the model as ONNX: whoever has the bundle has the model."
-    else:
-        yield "The model itself is not part of the bundle."
-    recognized = (
-        " and up to 32 training inputs, by which it recognizes its model."
-        if info.recognizes_model
-        else ", and nothing by which it could recognize its model."
-    )
-    yield f"The bundle holds the activations of the training samples{recognized}"
-
-
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of Markdown, from texts that are Markdown already."""
-    lines = [headings, ["---"] * len(headings), *rows]
+def _table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = [headings, ["---"] * len(headings), *(map(markdown, row) for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 

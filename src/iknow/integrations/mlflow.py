@@ -6,12 +6,9 @@
     mlflow.pyfunc.load_model(info.model_uri).predict(frame)   # belief, assertion, reason, level
     ec = iknow_mlflow.load_model(info.model_uri)              # the classifier itself
 
-The folder of a logged model holds `bundle.iknow` and, in `model/`, the model itself:
-
-    "pickle"       a scikit-learn classifier, or one with its interface, by joblib
-    "onnx"         the .onnx file, copied
-    "precomputed"  nothing: the classifier takes the outputs of a model that runs elsewhere
-    "loader"       the user's files, and the name of a function that makes the model of them
+The folder of a logged model holds `bundle.iknow` and, in `model/`, the model itself: a scikit-learn
+classifier, or one with its interface, as `model.joblib`; an ONNX file as `model.onnx`; the files
+for the user's own `model_loader`; or nothing, if the model runs elsewhere.
 
 Only a bundle is safe to load from anywhere. A pickle, as in MLflow's own flavors, and a loader run
 code: load those from people you trust.
@@ -23,12 +20,13 @@ import os
 import shutil
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from importlib import import_module
+from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib.metadata import packages_distributions, version
 from os import PathLike
 from pathlib import Path
+from pkgutil import resolve_name
+from types import SimpleNamespace
 from typing import Any
 
 import joblib
@@ -57,12 +55,9 @@ except ImportError as error:
 
 FLAVOR_NAME = "iknow"
 BUNDLE, MODEL = "bundle.iknow", "model"  # in the folder of a logged model
-PICKLE, ONNX, PRECOMPUTED, LOADER = "pickle", "onnx", "precomputed", "loader"
-FILES = {PICKLE: "model.joblib", ONNX: "model.onnx"}
-SHOWN = ("name", "note", "created", "model", "n_samples", "rule", "selection")
-"""What MLflow shows about the bundle."""
-NO_PICKLES = "MLFLOW_ALLOW_PICKLE_DESERIALIZATION"
-"""The environment variable by which users of MLflow forbid pickles."""
+PICKLE, ONNX = "model.joblib", "model.onnx"  # in MODEL
+SHOWN = ("name", "note", "created", "model", "n_samples", "rule", "selection")  # by MLflow
+NO_PICKLES = "MLFLOW_ALLOW_PICKLE_DESERIALIZATION"  # by which users of MLflow forbid them
 
 
 def save_model(
@@ -73,11 +68,9 @@ def save_model(
     input_example: Any = None,
     model_loader: str | None = None,
     model_files: Sequence[str | PathLike[str]] = (),
-    code_paths: list[str] | None = None,
-    pip_requirements: Any = None,
     extra_pip_requirements: Any = None,
-    metadata: Mapping[str, Any] | None = None,
     mlflow_model: Any = None,
+    **options: Any,
 ) -> None:
     """Save a classifier, with its model, as an MLflow model in a new folder.
 
@@ -86,22 +79,22 @@ def save_model(
     Args:
         classifier: A fitted classifier that can assess.
         path: The folder, which must not exist or be empty.
-        signature: An MLflow signature. Default: inferred from the example or, without one, from the
-            training inputs in the bundle; False for none.
+        signature: An MLflow signature; False for none. Default: that of `make_signature`.
         input_example: Some inputs, to keep with the model.
-        model_loader: For a model that is neither a scikit-learn classifier nor an ONNX file:
-            "package.module:function", a function that takes the folder of `model_files` and returns
-            the model, or a pair of it and a dict of `pool`, `scores` and `embed`.
-        model_files: Files or folders that the function needs, such as weights.
-        code_paths: Python files or packages to keep with the model and import from there.
-        pip_requirements: Instead of the versions of iknow and of the model's package used here.
-        extra_pip_requirements: In addition to those.
-        metadata: Further metadata of the model; iknow adds what its bundle says.
+        model_loader: "package.module:function", for a model that cannot be stored as it is: a
+            function that takes the folder of `model_files`, such as weights, and returns the model,
+            or a pair of it and a dict of `pool`, `scores` and `embed`.
+        model_files: Files or folders for that function.
+        extra_pip_requirements: In addition to the versions of iknow and of the model's package.
         mlflow_model: The MLflow model to add to; `log_model` passes it.
+        **options: For `mlflow.pyfunc.save_model`, such as `code_paths` to import from there,
+            `pip_requirements` instead of those versions, and `metadata`.
 
     Examples:
         >>> ec = EpistemicClassifier(FrozenEstimator(trained)).fit(X_train, y_train)
         >>> save_model(ec.tune(X_val, y_val), "irises")
+        >>> load_model("irises").layers_
+        ('input',)
         >>> mlflow.pyfunc.load_model("irises").predict(X_val[:2])
            belief assertion reason     level
         0       0        IK  KNOWN  0.893333
@@ -109,83 +102,54 @@ def save_model(
     """
     if not isinstance(classifier, EpistemicClassifier):
         raise InputError(f"an EpistemicClassifier is needed; got {shown(classifier)}")
-    model = Model() if mlflow_model is None else mlflow_model
-    if pip_requirements is None:
+    folder, model = Path(path), Model() if mlflow_model is None else mlflow_model
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{folder} exists and is not an empty folder: choose another name")
+    if options.get("pip_requirements") is None:
         extra = extra_pip_requirements or ()
         more = [f"-r {extra}"] if isinstance(extra, str) else extra
-        pip_requirements = [*_requirements(classifier), *more]
-    with _new_folder(Path(path)) as folder:
-        mlflow.pyfunc.save_model(
-            str(folder),
-            loader_module=__name__,
-            mlflow_model=model,
-            input_example=input_example,
-            code_paths=code_paths,
-            pip_requirements=pip_requirements,
-        )
+        options["pip_requirements"] = [*_requirements(classifier), *more]
+    options |= {"mlflow_model": model, "input_example": input_example}
+    try:
+        mlflow.pyfunc.save_model(str(folder), loader_module=__name__, **options)
         classifier.save(folder / BUNDLE)
-        kind = _store_model(classifier, folder / MODEL, model_loader, model_files)
-        loaded = _load(folder, kind, model_loader)
+        file = _store_model(classifier, folder / MODEL, model_loader, model_files)
+        loaded = _load(folder, file, model_loader)
         if signature is None:
             signature = make_signature(loaded, input_example)
         model.signature = signature or None
         info = describe_bundle(folder / BUNDLE)
         said = {"promises": info.promises, **{name: info.to_dict()[name] for name in SHOWN}}
-        model.metadata = {**(model.metadata or {}), **(metadata or {}), FLAVOR_NAME: said}
+        model.metadata = {**(model.metadata or {}), FLAVOR_NAME: said}
         model.model_size_bytes = sum(each.stat().st_size for each in folder.rglob("*"))
-        model.add_flavor(FLAVOR_NAME, iknow_version=__version__, kind=kind, loader=model_loader)
+        model.add_flavor(FLAVOR_NAME, iknow_version=__version__, file=file, loader=model_loader)
         model.save(str(folder / MLMODEL_FILE_NAME))
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
-def log_model(
-    classifier: EpistemicClassifier,
-    name: str = "model",
-    *,
-    registered_model_name: str | None = None,
-    **options: Any,
-) -> Any:
-    """Log a classifier, with its model, to the current run, or to a new one.
+def log_model(classifier: EpistemicClassifier, name: str = "model", **options: Any) -> Any:
+    """Log a fitted `classifier`, with its model, as `name` to the current run, or to a new one.
 
-    Args:
-        classifier: A fitted classifier that can assess.
-        name: What to call it there.
-        registered_model_name: Also make it a version of this registered model.
-        **options: For `save_model`, and for `mlflow.models.Model.log`, such as `params` and `tags`.
-
-    Returns:
-        MLflow's `ModelInfo`: its `model_uri` is what `load_model` takes.
+    `options` go to `save_model` and to `mlflow.models.Model.log`, such as `registered_model_name`,
+    `params` and `tags`. Returns MLflow's `ModelInfo`; `load_model` takes its `model_uri`.
 
     Examples:
         >>> info = log_model(ec, name="irises")  # doctest: +SKIP
-        >>> load_model(info.model_uri).assess(X)  # doctest: +SKIP
     """
-    return Model.log(
-        artifact_path=None,
-        name=name,
-        flavor=sys.modules[__name__],
-        registered_model_name=registered_model_name,
-        classifier=classifier,
-        **options,
-    )
+    flavor = sys.modules[__name__]
+    return Model.log(artifact_path=None, name=name, flavor=flavor, classifier=classifier, **options)
 
 
 def load_model(model_uri: str, model: Any = None, *, dst_path: str | None = None) -> Any:
-    """Load a classifier that was logged or saved.
+    """Load the `EpistemicClassifier` at `model_uri`, such as "models:/signs/1" or a folder.
 
-    Args:
-        model_uri: Where it is, such as "models:/signs/1" or a folder.
-        model: The trained model, to use instead of the stored one: then no pickle is loaded and no
-            loader called. The bundle recognizes it, as in `EpistemicClassifier.load`.
-        dst_path: Where to download it to.
-
-    Returns:
-        The `EpistemicClassifier`.
+    With a trained `model` to use instead of the stored one no pickle is loaded and no loader
+    called; the bundle recognizes it. `dst_path` says where to download to.
 
     Examples:
-        >>> ec = EpistemicClassifier(FrozenEstimator(trained)).fit(X_train, y_train)
-        >>> save_model(ec.tune(X_val, y_val), "irises")
-        >>> load_model("irises").layers_
-        ('input',)
+        >>> load_model("models:/signs/1").assess(X)  # doctest: +SKIP
     """
     folder = Path(mlflow.artifacts.download_artifacts(str(model_uri), dst_path=dst_path))
     flavors = Model.load(str(folder)).flavors
@@ -195,28 +159,23 @@ def load_model(model_uri: str, model: Any = None, *, dst_path: str | None = None
         return EpistemicClassifier.load(folder / BUNDLE, model)
     if (code := flavors.get(mlflow.pyfunc.FLAVOR_NAME, {}).get("code")) is not None:
         sys.path.insert(0, str(folder / Path(str(code)).name))
-    return _load(folder, flavor.get("kind"), flavor.get("loader"))
+    return _load(folder, flavor.get("file"), flavor.get("loader"))
 
 
 def make_signature(classifier: EpistemicClassifier, input_example: Any = None) -> Any:
-    """Infer MLflow's signature: what `predict` of the `pyfunc` takes and returns.
+    """Infer MLflow's signature of a fitted `classifier`: what its `pyfunc` takes and returns.
 
-    Args:
-        classifier: A fitted classifier that can assess.
-        input_example: Some inputs. Default: the training inputs that its bundle would keep.
-
-    Returns:
-        The signature; None if there are no such inputs.
+    `input_example` are some inputs; by default, the training inputs that its bundle would keep, and
+    None is returned if there are none.
 
     Examples:
         >>> ec = EpistemicClassifier(FrozenEstimator(trained)).fit(X_train, y_train)
         >>> make_signature(ec.tune(X_val, y_val)).outputs.input_names()
         ['belief', 'assertion', 'reason', 'level']
     """
-    example = input_example
-    if example is None and isinstance(classifier.probe_, Probe):
-        example = classifier.probe_.inputs
-        example = getattr(example, "arrays", example)  # inputs by name
+    example, probe = input_example, classifier.probe_
+    if example is None and isinstance(probe, Probe):
+        example = getattr(probe.inputs, "arrays", probe.inputs)  # inputs by name
     if example is None:
         return None
     if takes_texts(classifier):
@@ -228,54 +187,39 @@ def make_signature(classifier: EpistemicClassifier, input_example: Any = None) -
     return ModelSignature(infer_signature(example).inputs, outputs)
 
 
-class Answers:
-    """A classifier as MLflow serves it: `predict` answers in frames, as `answers_of` does."""
-
-    def __init__(self, classifier: EpistemicClassifier) -> None:
-        self.classifier = classifier
-
-    def predict(self, model_input: Any, params: Mapping[str, Any] | None = None) -> Any:
-        return answers_of(self.classifier, model_input)
+def _load_pyfunc(path: str) -> Any:
+    """What `mlflow.pyfunc.load_model` calls: `predict` answers in frames, as `answers_of` does."""
+    return SimpleNamespace(predict=partial(answers_of, load_model(path)))
 
 
-def _load_pyfunc(path: str) -> Answers:
-    """What `mlflow.pyfunc.load_model` calls, with the folder of the model."""
-    return Answers(load_model(path))
-
-
-def _load(folder: Path, kind: Any, loader: Any) -> EpistemicClassifier:
-    model, options = _restore_model(folder / MODEL, kind, loader)
-    return EpistemicClassifier.load(folder / BUNDLE, model, **options)
-
-
-def _store_model(classifier: Any, place: Path, loader: str | None, files: Sequence[Any]) -> str:
-    """Store the model of a fitted classifier in a new folder; the result says how."""
+def _store_model(classifier: Any, place: Path, loader: str | None, files: Sequence[Any]) -> Any:
+    """Store the model of a fitted classifier in a new folder; returns the name of its file."""
     place.mkdir()
     if loader is not None:
         _find_function(loader)
         for file in map(Path, files):
             (shutil.copytree if file.is_dir() else shutil.copy)(file, place / file.name)
-        return LOADER
+        return None
     if files:
         raise InputError("model_files are for a model_loader, which makes the model of them")
-    options = ("pool", "scores", "embed")
-    if functions := [name for name in options if callable(getattr(classifier, name))]:
-        raise InputError(
-            f"{functions[0]}= is a function, which cannot be stored: pass model_loader="
-            f'"package.module:function", a function that returns (model, {{"{functions[0]}": ...}})'
-        )
+    for name in ("pool", "scores", "embed"):
+        if callable(getattr(classifier, name)):
+            raise InputError(
+                f"{name}= is a function, which cannot be stored: pass model_loader="
+                f'"package.module:function", a function that returns (model, {{"{name}": ...}})'
+            )
     model = classifier.model
-    if isinstance(classifier.model_, PrecomputedModel):
-        return PRECOMPUTED
-    if is_estimator(model):
-        joblib.dump(getattr(classifier.model_, "estimator", model), place / FILES[PICKLE])
+    if is_estimator(model) and not isinstance(classifier.model_, PrecomputedModel):
+        joblib.dump(getattr(classifier.model_, "estimator", model), place / PICKLE)
         return PICKLE
     if is_onnx(model):
         if isinstance(model, (str, PathLike)):
-            shutil.copyfile(model, place / FILES[ONNX])
+            shutil.copyfile(model, place / ONNX)
         else:
-            (place / FILES[ONNX]).write_bytes(model.SerializeToString())
+            (place / ONNX).write_bytes(model.SerializeToString())
         return ONNX
+    if isinstance(classifier.model_, PrecomputedModel):
+        return None
     raise InputError(
         f"a model of type {type(model).__name__} cannot be stored as it is: pass model_loader="
         '"package.module:function", the name of a function that takes a folder with your '
@@ -283,52 +227,39 @@ def _store_model(classifier: Any, place: Path, loader: str | None, files: Sequen
     )
 
 
-def _restore_model(place: Path, kind: Any, loader: Any) -> tuple[Any, Mapping[str, Any]]:
-    """The model in a folder, None for precomputed outputs, and options of reading it."""
-    if kind == PRECOMPUTED:
-        return None, {}
-    if kind == ONNX:
-        return str(place / FILES[ONNX]), {}
-    if kind == PICKLE:
+def _load(folder: Path, file: Any, loader: Any) -> EpistemicClassifier:
+    """The classifier in a folder, with its model restored as `_store_model` stored it."""
+    model: Any = None
+    options: Mapping[str, Any] = {}
+    if loader is not None:
+        model = _find_function(loader)(str(folder / MODEL))
+        if isinstance(model, tuple) and len(model) == 2 and isinstance(model[1], Mapping):
+            model, options = model
+    elif file == PICKLE:
         if os.environ.get(NO_PICKLES, "true").lower() in ("false", "0"):
             raise BundleError(
-                f"{place / FILES[PICKLE]} is a pickle, and {NO_PICKLES} forbids to load it: pass "
+                f"{folder / MODEL / file} is a pickle, and {NO_PICKLES} forbids to load it: pass "
                 "the trained model to load_model(uri, model)"
             )
-        return joblib.load(place / FILES[PICKLE]), {}
-    if kind == LOADER and loader is not None:
-        found = _find_function(loader)(str(place))
-        if isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], Mapping):
-            return found
-        return found, {}
-    raise BundleError(f"a model stored as {shown(kind)} is unknown to this version")
+        model = joblib.load(folder / MODEL / file)
+    elif file == ONNX:
+        model = str(folder / MODEL / file)
+    elif file is not None:
+        raise BundleError(f"a model stored as {shown(file)} is unknown to this version")
+    return EpistemicClassifier.load(folder / BUNDLE, model, **options)
 
 
 def _find_function(loader: Any) -> Any:
     """The function behind "package.module:function"."""
-    module, _, name = loader.partition(":") if isinstance(loader, str) else ("", "", "")
-    if not module or not name:
-        raise InputError(f'model_loader must be "package.module:function"; got {shown(loader)}')
     try:
-        found = getattr(import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise InputError(f"model_loader {shown(loader)} cannot be found: {error}") from error
+        found = resolve_name(loader)
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        raise InputError(
+            f'model_loader must be "package.module:function"; got {shown(loader)}: {error}'
+        ) from error
     if not callable(found):
         raise InputError(f"model_loader {shown(loader)} must be a function of a folder")
     return found
-
-
-@contextmanager
-def _new_folder(folder: Path) -> Iterator[Path]:
-    """A new or empty folder, which does not outlive an error."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"{folder} exists and is not an empty folder: choose another name")
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        yield folder
-    except BaseException:
-        shutil.rmtree(folder)
-        raise
 
 
 def _requirements(classifier: EpistemicClassifier) -> list[str]:

@@ -18,14 +18,10 @@ except ImportError as error:
     raise MissingExtraError("assessing by Ray", "ray") from error
 
 Load = Callable[[], EpistemicClassifier]
-Answer = Callable[[EpistemicClassifier, Any], Any]
 
 
 def append_answers(classifier: EpistemicClassifier, batch: Any) -> Any:
-    """A frame with columns `belief`, `assertion`, `reason` and, if there are levels, `level`.
-
-    The features are the columns that the classifier was fitted with; if it knows no names, all.
-    """
+    """The batch with columns of answers; its features are those that were fitted, else all."""
     features = list(getattr(classifier, "feature_names_in_", batch.columns))
     if missing := [name for name in features if name not in batch]:
         raise InputError(f"the dataset has no column {names(missing)}; it has {names(batch)}")
@@ -40,10 +36,10 @@ def assess(
     bundle: str | os.PathLike[str] | Load,
     model: Any = None,
     *,
-    answer: Answer = append_answers,
+    answer: Callable[[EpistemicClassifier, Any], Any] = append_answers,
     **options: Any,
 ) -> Any:
-    """Assess the rows of a Ray dataset, on all cores of the cluster and in their order.
+    """Assess the rows of a Ray dataset, in their order, on all cores: lazily, as Ray does.
 
     Args:
         dataset: A `ray.data.Dataset` with a column for each feature; others are passed on.
@@ -52,12 +48,6 @@ def assess(
         answer: A function of a classifier and a batch that returns, or yields in parts, what is
             kept of the batch. Default: the batch with columns of answers.
         options: More for `Dataset.map_batches`, such as `batch_size=1000` or `num_gpus=1`.
-
-    Returns:
-        The dataset of answers, which Ray computes when it is used.
-
-    Raises:
-        ClusterError: The cluster has no room for an actor.
 
     Examples:
         >>> answers = assess(ray.data.read_parquet("rows/"), "signs.iknow")  # doctest: +SKIP
@@ -73,7 +63,7 @@ def assess(
 class Assessor:
     """An actor that answers batches."""
 
-    def __init__(self, load: Load, answer: Answer) -> None:
+    def __init__(self, load: Load, answer: Any) -> None:
         os.environ["LOKY_MAX_CPU_COUNT"] = "1"  # there is an actor for every core
         self._classifier, self._answer = load(), answer
 
@@ -83,11 +73,13 @@ class Assessor:
 
 def _room_for(needed: dict[str, Any]) -> int:
     """How many actors the cluster has room for."""
-    there, wanted = ray.cluster_resources(), {"CPU": "num_cpus", "GPU": "num_gpus"}
-    room = [there.get(what, 0) // needed[name] for what, name in wanted.items() if needed[name]]
-    if min(room, default=1) < 1:
+    there = ray.cluster_resources()
+    cores, gpus = (there.get(kind, 0) for kind in ("CPU", "GPU"))
+    wanted = (cores, needed["num_cpus"]), (gpus, needed["num_gpus"])
+    room = int(min((has // needs for has, needs in wanted if needs), default=1))
+    if room < 1:
         raise ClusterError(
             f"an actor needs {needed['num_gpus']:g} GPUs and {needed['num_cpus']:g} cores; the "
-            f"cluster has {there.get('GPU', 0):g} and {there.get('CPU', 0):g}"
+            f"cluster has {gpus:g} and {cores:g}"
         )
-    return int(min(room, default=1))
+    return room

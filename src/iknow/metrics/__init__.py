@@ -18,8 +18,7 @@ from iknow.metrics.metric import (
     register_metric,
 )
 from iknow.metrics.table import Scaled, Table
-from iknow.metrics.weighted import Weighted, weighted_metric
-from iknow.metrics.whitened import Whitened
+from iknow.metrics.weighted import Weighted, Whitened, weighted_metric
 
 if TYPE_CHECKING:
     from iknow.metrics.lipschitz_sklearn import mlp_lipschitz, sensitivity_of

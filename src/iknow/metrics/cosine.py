@@ -5,8 +5,9 @@ Each activation is divided by its ℓ2 norm, n(a) = a / |a|, and the search is �
     d(a, b) = |n(a) - n(b)|₂ = √(2 - 2 cos(a, b)),
 
 from 0 for the same direction over √2 for a right angle to 2 for opposite ones: the same order as
-the cosine distance 1 - cos(a, b), which is d² / 2. A zero vector has no direction. It stays zero,
-at distance 1 from every direction and 0 from other zero vectors.
+the cosine distance 1 - cos(a, b), which is d² / 2. Hidden layers of networks tell classes apart by
+direction; the length says more about contrast or brightness. A zero vector has no direction. It
+stays zero, at distance 1 from every direction and 0 from other zero vectors.
 
 No constant bounds how far n can move: near 0 the slightest change turns any direction into any
 other. But for each a and every b, zero or not,
@@ -35,9 +36,6 @@ from iknow.metrics.metric import Metric, in_parts, register_metric
 class Cosine(Metric):
     """The distance between directions, √(2 - 2 cos(a, b)): activations divided by their ℓ2 norm.
 
-    Hidden layers of networks tell classes apart by direction; the length says more about contrast
-    or brightness. The zero vector stays zero, at distance 1 from every direction.
-
     Examples:
         >>> Cosine().distances([[1, 0]], [[5, 0], [0, 3], [-2, 0], [0, 0]]).round(3)
         array([[0.   , 1.414, 2.   , 1.   ]])
@@ -46,7 +44,11 @@ class Cosine(Metric):
     p = 2.0
 
     def transform(self, activations: Any) -> Any:
-        return in_parts(_directions, activations)
+        def directions(values: Floats) -> Floats:
+            scaled, _, norms = _measure(values)
+            return np.divide(scaled, norms[:, None])
+
+        return in_parts(directions, activations)
 
     def expansion(self, n_features: int) -> float:
         return math.inf
@@ -64,12 +66,6 @@ class Cosine(Metric):
     def relative_rounding(self, n_features: int) -> float:
         # Two divisions and a root of a sum of n_features squares, then rounding to float32.
         return (FLOAT32_ROUNDING + (n_features + 8) * FLOAT64_ROUNDING) * ROUND_UP
-
-
-def _directions(values: Floats) -> Floats:
-    scaled, _, norms = _measure(values)
-    directions: Floats = scaled / norms[:, None]
-    return directions
 
 
 def _measure(values: Floats) -> tuple[Floats, Floats, Floats]:

@@ -3,27 +3,22 @@
 Which metric it is follows from the role of the layer:
 
 - **hidden** and **middle**: `Cosine`. Networks tell classes apart by direction, and lengths vary
-  with contrast and confidence. Dividing by the length removes one dimension of n: with fewer than 8
-  features that is too large a part of the layer, and the distance is Euclidean.
-- **words**, or what a pipeline makes of a text: `Cosine`. A long text has more words than a short
-  one about the same. A layer with more than 95% zeros counts as words.
+  with contrast and confidence. With fewer than 8 features the length is too large a part of the
+  layer, and the distance is Euclidean.
+- **input** of words, or what a pipeline makes of a text: `Cosine`. A long text has more words than
+  a short one about the same. A layer with more than 95% zeros counts as words.
 - **output**: Euclidean. How large scores are is what they say.
-- **leaves**: `Hamming`, whatever the rule. The numbers of leaves are names.
-- **table**: `Table`, whatever the rule. Half of the activations are flags of missing values.
-- **input**: `Scaled` for a table of unlike features, else Euclidean. A sample with more than one
-  axis, such as an image or a series of measurements, is no table. A sample with one axis may still
-  be a flattened image, whose features share one unit: scaled one by one, a pixel at the border that
-  is hardly ever on would count as much as one in the middle, and noise on dead pixels more than
-  either. What tells them apart is whether features spread alike: the quieter half of the features
-  makes up 24 to 43% of the squared distance between samples in images (MNIST, digits, traffic
-  signs) and series (ItalyPowerDemand, SyntheticControl), 18% in Iris, all in centimeters, and 2% or
-  less in tables of unlike features (wine, breast cancer, Grid). Below 10% the louder half spreads
-  over three times as far as the quieter, and features are scaled.
+- **leaves** and **table**, whatever the rule: `Hamming` and `Table`. Leaves and gaps are names.
+- **input** otherwise: `Scaled` for a table of unlike features, else Euclidean. A sample with more
+  than one axis is no table, but one with one axis may be a flattened image, whose features share
+  one unit: scaled one by one, a pixel that is hardly ever on would count as much as any. What tells
+  them apart is the share of the squared distance between samples that the quieter half of the
+  features makes up: 24 to 43% in images (MNIST, digits, traffic signs) and series, 18% in Iris, all
+  in centimeters, and 2% or less in tables of unlike features (wine, breast cancer, Grid).
 
-The paper's rules measure Euclidean distances. Where the quieter half makes up less than 1% of them
-(the louder spreads over ten times as far), a ball is blind to half of what the model may use. And
-activations are float32, with about 7 digits: timestamps in seconds that are two minutes apart may
-become equal, and distances are then mostly rounding. `warn_of_layers` warns of both.
+The paper's rules measure Euclidean distances. Where the quieter half makes up less than 1% of them,
+a ball is blind to half of what the model may use. And activations are float32, with about 7 digits:
+distances between timestamps may be mostly rounding. `warn_of_layers` warns of both.
 """
 
 from __future__ import annotations
@@ -37,8 +32,9 @@ from iknow.core.arrays import Bools, Floats, Floats32
 from iknow.metrics.cosine import Cosine
 from iknow.metrics.metric import Euclidean, Hamming, Metric
 from iknow.metrics.table import Scaled, Table
-from iknow.metrics.whitened import Whitened
+from iknow.metrics.weighted import Whitened
 
+Shape = tuple[int, ...]
 SHORT_NAMES: dict[str, Metric] = {
     "cosine": Cosine(),
     "euclidean": Euclidean,
@@ -46,8 +42,7 @@ SHORT_NAMES: dict[str, Metric] = {
     "scaled": Scaled(),
     "whitened": Whitened(),
 }
-OWN_METRICS: dict[str, Metric] = {"leaves": Hamming(), "table": Table()}
-"""Roles whose activations mean nothing in any other metric."""
+OWN_METRICS: dict[str, Metric] = {"leaves": Hamming(), "table": Table()}  # no other makes sense
 FEWEST_DIRECTIONS = 8  # features of a layer that is measured by direction alone
 LEAST_ZEROS = 0.95  # the share of zeros from which on a layer counts words
 ALIKE_FROM = 0.1  # of the squared distance, for the quieter half of the features
@@ -60,16 +55,11 @@ MOST_NUMBERS = 1 << 24  # of wide layers, such as words in documents, fewer have
 
 
 def default_metric(
-    role: str,
-    activations: Floats32,
-    sample_shape: tuple[int, ...] | None = None,
-    levels: bool = True,
+    role: str, activations: Floats32, sample_shape: Shape | None = None, levels: bool = True
 ) -> Metric:
-    """The metric, not fitted yet, for a layer with these training activations.
+    """The metric, not fitted yet, for a layer with training activations of shape (n, n_features).
 
-    activations: of shape (n, n_features). sample_shape: of one input as the model takes it; None if
-    unknown, and then only the numbers decide. levels: whether they choose the neighborhoods; if
-    not, the metric is the paper's.
+    sample_shape: of one input; None if unknown. levels: whether they choose the neighborhoods.
     """
     if role in OWN_METRICS:
         return OWN_METRICS[role]
@@ -85,28 +75,27 @@ def default_metric(
 
 def warn_of_layers(activations: Mapping[str, Floats32], *, raw: bool) -> None:
     """Warn of layers where distances mean little; raw: the user did not choose "input"."""
+    found = []
     share = share_of_quieter_half(activations["input"]) if raw and "input" in activations else 1.0
     if share < LEAST_SHARE:
-        warnings.warn(
+        found.append(
             f"the features have very different scales: half of them make up {100 * share:.2g}% of "
             "the squared distance between samples in the layer 'input', so support is blind to "
             "them. Put a scaler before it, make_pipeline(StandardScaler(), classifier), whose "
             "output then becomes the default layer; or pass metric=..., or layers=... to confirm "
-            "'input'",
-            stacklevel=5,
+            "'input'"
         )
     for layer, values in activations.items():
-        coarse = np.flatnonzero(are_coarse(values))
-        if len(coarse):
-            size = float(np.abs(values[:, coarse[0]]).max())
-            step = float(np.spacing(np.float32(size)))
-            warnings.warn(
+        if len(coarse := np.flatnonzero(are_coarse(values))):
+            size = np.abs(values[:, coarse[0]]).max()
+            found.append(
                 f"feature {coarse[0]} of layer {layer!r} has values near {size:.6g}, where float32 "
-                f"has steps of {step:.2g}, too coarse for how little they vary (features affected: "
-                f"{len(coarse)}); subtract an offset, for example with a StandardScaler before the "
-                "model",
-                stacklevel=5,
+                f"has steps of {np.spacing(size):.2g}, too coarse for how little they vary "
+                f"(features affected: {len(coarse)}); subtract an offset, for example with a "
+                "StandardScaler before the model"
             )
+    for message in found:
+        warnings.warn(message, stacklevel=5)
 
 
 def are_coarse(activations: Floats32) -> Bools:
@@ -119,16 +108,11 @@ def are_coarse(activations: Floats32) -> Bools:
 
 
 def share_of_quieter_half(inputs: Floats32) -> float:
-    """The share of the sum of squared spreads that comes from the quieter half of the features.
-
-    Constant features do not count; 1 if fewer than two others are left.
-    """
+    """The share of the quieter half in the squared spreads of features that vary; 1 of just one."""
     low, high = _percentiles(inputs)
     spreads = high - low
     squares = np.sort(spreads[spreads > 0]) ** 2
-    if len(squares) < 2:
-        return 1.0
-    return float(squares[: len(squares) // 2].sum() / squares.sum())
+    return float(squares[: len(squares) // 2].sum() / squares.sum()) if len(squares) > 1 else 1.0
 
 
 def _percentiles(inputs: Floats32) -> tuple[Floats, Floats]:

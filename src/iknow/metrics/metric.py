@@ -2,14 +2,8 @@
 
 Every metric is a transformation followed by an ℓp norm: activations and queries go through
 `transform`, and the search after it is plain ℓp. So an index needs to know only p: a number from 1
-to inf, or 0 to count the features that differ.
-
-Some transformations follow from the training activations: `fit` returns the metric that fits them.
-
-Certificates rest on three promises about the transformation t. In real arithmetic |t(a) - t(b)|ₚ is
-at most `expansion` · |a - b|₂ or, where no constant holds everywhere, `expansion_at(a)` · |a - b|₂
-for every b. And t(a), as computed from float32 and rounded to float32, is off by at most
-`rounding` · |a|₂ + `relative_rounding` · |t(a)|ₚ.
+to inf, or 0 to count the features that differ. Certificates rest on what a metric promises about
+its transformation, in real arithmetic (`expansion`) and as computed (`rounding`).
 """
 
 from __future__ import annotations
@@ -17,12 +11,12 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 
-from iknow.core.arrays import Floats, Floats32
+from iknow.core.arrays import Floats
 from iknow.core.rule import replaced_methods, speaks_for
 from iknow.core.text import as_real, shown
 from iknow.errors import InputError, LayerError
@@ -34,23 +28,22 @@ NUMBERS_AT_ONCE = 1 << 22  # how many to hold in float64 at a time
 
 
 class Metric(ABC):
-    """A distance between activations: `transform` them, then search with the ℓp norm."""
+    """A distance between activations: `transform` them, then search with the ℓp norm.
+
+    A subclass that is a dataclass can be stored: its fields are the arguments to make it again.
+    """
 
     p: float
 
     @property
     def width(self) -> int | None:
-        """The number of features of the points, if the metric fixes it."""
+        """The number of features of the points, if the metric fixes it; 0 before `fit`."""
         return None
 
     def fit(self, activations: Any, labels: Any) -> Metric:
-        """Return the metric fitted to a layer; one that needs no data returns itself.
+        """Return the metric fitted to `activations` (n, n_features) and class codes `labels` (n,).
 
-        A fitted metric is fitted anew, so it may be used for another layer or other data.
-
-        Args:
-            activations: Training activations of shape (n, n_features).
-            labels: Their class codes of shape (n,).
+        One that needs no data returns itself. A fitted one is fitted anew, to other data.
         """
         return self
 
@@ -67,52 +60,47 @@ class Metric(ABC):
         """Return the smallest c such that d(a, b) <= c · |a - b|₂ in `n_features`; inf if none."""
 
     def expansion_at(self, activations: Any) -> Floats:
-        """Return for each a the smallest c such that d(a, b) <= c · |a - b|₂ for all b.
-
-        Of shape (n,) for `activations` of shape (n, n_features); inf where there is none.
-        """
+        """Return for each of `activations` the smallest such c, for all b, of shape (n,)."""
         n, n_features = np.shape(activations)
         return np.full(n, self.expansion(n_features))
 
     def rounding(self, n_features: int) -> float:
         """Return the τ such that `transform`, rounded to float32, is off by at most τ · |a|₂.
 
-        In ℓp, for float32 activations a with `n_features`; without it nothing can be certified. To
-        this is added what `relative_rounding` says.
+        In ℓp, for float32 activations a with `n_features`; inf, if unknown, certifies nothing.
         """
-        raise LayerError(
-            f"the metric {type(self).__name__} does not say how its transform rounds: give it a "
-            "method rounding(n_features)"
-        )
+        return math.inf
 
     def relative_rounding(self, n_features: int) -> float:
-        """Return how far `transform` may be off, beyond `rounding`, per ℓp length of the point.
-
-        For float32 activations with `n_features`.
-        """
+        """Return how far it may be off beyond that, per ℓp length of a point of `n_features`."""
         return 0.0
 
+    def __repr__(self) -> str:
+        record = {name: value for name, value in self.to_dict().items() if value is not None}
+        given = [f"{name}={value!r}" for name, value in record.items() if name != "metric"]
+        given += [f"{self.width} features"] if self.width else []
+        return f"{type(self).__name__}({', '.join(given)})"
+
     def to_dict(self) -> dict[str, Any]:
-        """Return the metric as JSON values: "metric", the name of its type, and its arguments.
-
-        Override it if there are arguments that `arrays` does not hold.
-        """
-        return {"metric": type(self).__name__}
-
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any], arrays: Mapping[str, Any]) -> Self:
-        """Return the metric whose arguments are in `record`, from `to_dict`, and `arrays`."""
-        arguments = {name: value for name, value in record.items() if name != "metric"}
-        return cls(**arguments, **arrays)
+        """Return "metric", the name of the type, and the arguments that are JSON values."""
+        arguments = _arguments(self).items()
+        others = {name: value for name, value in arguments if not isinstance(value, np.ndarray)}
+        return {"metric": type(self).__name__, **others}
 
     def arrays(self) -> dict[str, Floats]:
-        """Return the parts of the metric to store as arrays rather than JSON, by name."""
-        return {}
+        """Return the arguments that are arrays, by name; none of a metric that is not fitted."""
+        arguments = _arguments(self).items()
+        return {name: a for name, a in arguments if isinstance(a, np.ndarray) and a.size}
 
     def distances(self, a: Any, b: Any) -> Floats:
         """Return the float64 distances (n, m) of `a` (n, n_features) and `b` (m, n_features)."""
         left, right = (as_matrix(self.transform(as_matrix(each))) for each in (a, b))
         return np.stack([lp_norms(right - row, self.p) for row in left]).reshape(-1, len(right))
+
+
+def _arguments(metric: Any) -> dict[str, Any]:
+    names = [each.name for each in fields(metric) if each.init] if is_dataclass(metric) else []
+    return {name: getattr(metric, name) for name in names}
 
 
 Kind = TypeVar("Kind", bound=type[Metric])
@@ -122,16 +110,10 @@ def register_metric(kind: Kind) -> Kind:
     """Let classifiers with your own metric be saved, and loaded where it is registered too.
 
     Args:
-        kind: A subclass of `Metric`; bundles store its name. `from_dict` calls it with the
-            arguments that `to_dict` and `arrays` return.
-
-    Returns:
-        The same type, so that this works as a decorator.
+        kind: A subclass of `Metric`, returned as it is. Bundles store its name, and call it with
+            the arguments that `to_dict` and `arrays` return.
 
     Examples:
-        >>> from dataclasses import dataclass
-        >>> import numpy as np
-        >>> from iknow.metrics import Minkowski, register_metric
         >>> @register_metric
         ... @dataclass(frozen=True)
         ... class Halved(Minkowski):
@@ -141,8 +123,8 @@ def register_metric(kind: Kind) -> Kind:
         ...         return super().expansion(n_features) / 2
         ...     def rounding(self, n_features):
         ...         return 2.0**-24
-        >>> float(Halved(1).distances([[0, 0]], [[3, 4]])[0, 0])
-        3.5
+        >>> Halved(1).distances([[0, 0]], [[3, 4]])
+        array([[3.5]])
     """
     if not (isinstance(kind, type) and issubclass(kind, Metric)):
         raise InputError(f"a metric to register must be a subclass of Metric; got {shown(kind)}")
@@ -182,21 +164,32 @@ def metric_from_dict(record: Mapping[str, Any], arrays: Mapping[str, Any] | None
             f"no metric is registered as {shown(name)}, only {', '.join(METRICS)}: register your "
             "own with iknow.metrics.register_metric(...)"
         )
+    arguments = {name: value for name, value in record.items() if name != "metric"}
     try:
-        return kind.from_dict(record, arrays or {})
+        return kind(**arguments, **(arrays or {}))
     except InputError:
         raise
     except Exception as error:  # the user's code may raise anything
         raise InputError(f"a {name} metric cannot be made of {shown(record)}: {error}") from error
 
 
+class _AsItIs(Metric):
+    """A metric that measures the activations themselves."""
+
+    def transform(self, activations: Any) -> Any:
+        return np.asarray(activations)
+
+    def restore(self, points: Any) -> Any:
+        return points
+
+    def rounding(self, n_features: int) -> float:
+        return 0.0  # float32 stays as it is
+
+
 @register_metric
 @dataclass(frozen=True)
-class Minkowski(Metric):
-    """The ℓp distance; the activations stay as they are.
-
-    Attributes:
-        p: The order of the norm, from 1 to inf.
+class Minkowski(_AsItIs):
+    """The ℓp distance, `p` from 1 to inf; the activations stay as they are.
 
     Examples:
         >>> Minkowski(1.0).distances([[0, 0]], [[3, 4]])
@@ -206,29 +199,17 @@ class Minkowski(Metric):
     p: float
 
     def __post_init__(self) -> None:
-        p = as_real(self.p, "p", "be a number from 1 to inf", lambda number: number >= 1)
+        given: Any = self.p
+        given = math.inf if given == "inf" else given  # JSON has no infinity
+        p = as_real(given, "p", "be a number from 1 to inf", lambda number: number >= 1)
         object.__setattr__(self, "p", p)
-
-    def transform(self, activations: Any) -> Any:
-        return np.asarray(activations)
-
-    def restore(self, points: Any) -> Any:
-        return points
 
     def expansion(self, n_features: int) -> float:
         # For p >= 2 an axis attains it, for p < 2 the diagonal does.
         return float(max(1.0, n_features ** (1 / self.p - 1 / 2)))
 
-    def rounding(self, n_features: int) -> float:
-        return 0.0  # float32 stays as it is
-
     def to_dict(self) -> dict[str, Any]:
         return {**super().to_dict(), "p": "inf" if math.isinf(self.p) else self.p}
-
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any], arrays: Mapping[str, Any]) -> Self:
-        p = math.inf if record["p"] == "inf" else record["p"]
-        return super().from_dict({**record, "p": p}, arrays)
 
 
 Euclidean = Minkowski(2.0)
@@ -236,16 +217,13 @@ Euclidean = Minkowski(2.0)
 
 @register_metric
 @dataclass(frozen=True)
-class Hamming(Metric):
+class Hamming(_AsItIs):
     """The number of features that differ, whatever their values are.
 
-    For numbers that are names: the leaves in which the trees of a model put a sample (leaf 7 is no
-    nearer to leaf 8 than to leaf 90), categories, flags. It is the ℓp "norm" in the limit p → 0,
-    and p = 0 tells an index to count. Counts, unlike shares, are exact in float64, so equal
-    distances are equal to the last bit, and a radius reads as "other leaves in at most 12 trees".
-
-    The slightest change of a feature is a whole step, so no constant bounds how far an activation
-    can move: Hamming distances certify no robust radius, and another layer has to.
+    For numbers that are names: categories, flags, the leaves in which the trees of a model put a
+    sample. p = 0, the limit of ℓp, tells an index to count. Counts, unlike shares, are exact, so
+    equal distances are equal to the last bit, and a radius reads as "other leaves in at most 12
+    trees". As the slightest change of a feature is a whole step, no robust radius rests on it.
 
     Examples:
         >>> Hamming().distances([[4, 7, 2]], [[4, 7, 2], [4, 8, 3]])
@@ -254,31 +232,22 @@ class Hamming(Metric):
 
     p = 0.0
 
-    def transform(self, activations: Any) -> Any:
-        return np.asarray(activations)
-
-    def restore(self, points: Any) -> Any:
-        return points
-
     def expansion(self, n_features: int) -> float:
         return math.inf
 
-    def rounding(self, n_features: int) -> float:
-        return 0.0  # float32 stays as it is
 
-
-def not_fitted(metric: Metric) -> InputError:
-    """The error of using a metric before its `fit`."""
-    return InputError(
-        f"the metric {type(metric).__name__} is not fitted: use what its "
-        "fit(activations, labels) returns, or give it to EpistemicClassifier, which fits it"
-    )
+def check_fitted(metric: Metric) -> None:
+    """Refuse a metric that learns, before its `fit`."""
+    if metric.width == 0:
+        raise InputError(
+            f"the metric {type(metric).__name__} is not fitted: use what its "
+            "fit(activations, labels) returns, or give it to EpistemicClassifier, which fits it"
+        )
 
 
 def check_promises(metric: Metric) -> None:
     """Refuse a metric with its own `transform` but inherited `expansion` or `rounding`."""
-    replaced = replaced_methods(metric)
-    if replaced:
+    if replaced := replaced_methods(metric):
         raise LayerError(
             f"an instance of {type(metric).__name__} replaces its method {replaced[0]!r}: make "
             "the metric a subclass"
@@ -293,37 +262,26 @@ def check_promises(metric: Metric) -> None:
 
 def in_parts(
     change: Callable[[Floats], Floats], activations: Any, n_features: int | None = None
-) -> Floats | Floats32:
-    """What `change` makes of activations in float64, of shape (n, m); of float32, in float32.
-
-    It sees some rows at a time, so that copies in float64 stay small.
-    """
+) -> Any:
+    """What `change` makes of activations, some rows at a time in float64; float32 stays float32."""
     values = np.asarray(activations)
     if values.ndim != 2 or n_features not in (None, values.shape[1]):
-        columns = "n_features" if n_features is None else n_features
-        made_for = "" if n_features is None else " as the metric was made for"
-        raise InputError(
-            f"activations must have shape (n, {columns}){made_for}; got {values.shape}"
-        )
+        wanted = f"(n, {n_features or 'n_features'}) as the metric was made for"
+        raise InputError(f"activations must have shape {wanted}; got {values.shape}")
     step = max(1, NUMBERS_AT_ONCE // max(1, values.shape[1]))
-    first = change(values[:step].astype(np.float64))
     kind: Any = np.float32 if values.dtype == np.float32 else np.float64
+    points: Any = None
     with np.errstate(over="ignore"):  # an index reports what is not finite in float32
-        if len(values) <= step:
-            return first.astype(kind, order="C", copy=False)
-        points = np.empty((len(values), first.shape[1]), dtype=kind)
-        points[:step] = first
-        for start in range(step, len(values), step):
-            part = slice(start, start + step)
-            points[part] = change(values[part].astype(np.float64))
+        for start in range(0, max(1, len(values)), step):
+            part = change(values[start : start + step].astype(np.float64))
+            if points is None:
+                points = np.empty((len(values), part.shape[1]), dtype=kind)
+            points[start : start + step] = part
     return points
 
 
 def lp_norms(differences: Floats, p: float) -> Floats:
-    """ℓp norms of the rows, scaled by the largest entry so that no power overflows.
-
-    For p = 0 the number of entries other than 0.
-    """
+    """ℓp norms of the rows, scaled so that no power overflows; p = 0 counts entries but 0."""
     if p == 0:
         counts: Floats = np.count_nonzero(differences, axis=1).astype(np.float64)
         return counts

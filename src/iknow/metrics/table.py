@@ -6,32 +6,24 @@ and 1. `Scaled` divides each by its scale, the larger of
     IQR / 1.349   the interquartile range, which for a normal distribution is 1.349 σ;
     m             the median of |x - median| over the samples that differ from the median.
 
-Neither minds a few outliers. The first counts for features that vary smoothly. The second counts
-where most values are equal: a flag then has the scale 1, rare or not, where the IQR of a rare one
-would be 0 and its standard deviation so small that the flag outweighs everything else; and an
-amount that is mostly 0 has the scale of the typical amount.
+Neither minds a few outliers. The second counts where most values are equal: a flag has the scale 1,
+rare or not, where its IQR would be 0 and its standard deviation so small that it outweighs
+everything else; and an amount that is mostly 0 has the scale of the typical amount.
 
 A feature that is constant in training has no scale, yet a query that differs there is new and must
-not look familiar: it gets the smallest scale of all features. That is strict and costs little: if
-n samples agree, a further one differs with probability below 3/n, at 95% confidence. If all
-features are constant their scales are 1.
+not look familiar: it gets the smallest scale of all features, or 1 if all are constant. That costs
+little: if n samples agree, a further one differs with probability below 3/n, at 95% confidence.
 
-Medians are subtracted in float64, before the points are rounded to float32. Distances do not
-depend on it, but the rounding does: of a timestamp only what varies is left. Points beyond the
-range of float32 are moved to its ends.
+Medians are subtracted in float64, before the points are rounded to float32: of a timestamp only
+what varies is left. Points beyond the range of float32 are moved to its ends.
 
 `Table` does the same where values are missing. Its activations hold d values, 0 where one is
 missing, and then d flags, 1 where one is missing. Median and scale are those of the training values
-that are there. A missing one lies at the median, and its flag adds a dimension of its own: samples
-that lack the same value agree about it, and one that has it is
-
-    √(1 + ((x - median) / scale)²)
-
-away from one that lacks it: a little further than the median itself.
-
-Where no training sample lacks a value, a sample that does is new, whatever it looks like. Its flag
-counts as `NEW`, further than any ordinary sample, so that it fails closed. Flags jump, so no
-constant bounds how far an activation can move: no robust radius rests on a `Table`.
+that are there. A missing one lies at the median, and its flag adds a dimension: samples that lack
+the same value agree about it, and one that has it is √(1 + ((x - median) / scale)²) away from one
+that lacks it. Where no training sample lacks a value, a sample that does is new: its flag counts as
+`NEW`, further than any ordinary sample, so that it fails closed. Flags jump, so no robust radius
+rests on a `Table`.
 """
 
 from __future__ import annotations
@@ -46,7 +38,7 @@ import numpy as np
 from iknow.core.arrays import Floats
 from iknow.errors import InputError
 from iknow.metrics.lipschitz import FLOAT32_ROUNDING, FLOAT64_ROUNDING, ROUND_UP, as_matrix
-from iknow.metrics.metric import Metric, in_parts, not_fitted, register_metric
+from iknow.metrics.metric import Metric, check_fitted, in_parts, register_metric
 
 NORMAL_IQR = 1.3489795003921634  # the interquartile range of the standard normal distribution
 LARGEST = float(np.finfo(np.float32).max)
@@ -58,11 +50,7 @@ NEW = 1e6  # how far a gap is where training has none
 class Scaled(Metric):
     """The ℓ2 distance of features divided by robust scales, |(a - b) / scale|₂.
 
-    `fit` finds center and scale, as the module explains; until then they are empty.
-
-    Attributes:
-        center: Of shape (n_features,).
-        scale: Of shape (n_features,), positive.
+    `fit` finds `center` and `scale`, both of shape (n_features,); until then they are empty.
 
     Examples:
         >>> table = [[1, 0.001], [2, 0.003], [3, 0.005], [4, 0.002], [5, 0.004]]
@@ -103,8 +91,7 @@ class Scaled(Metric):
         return Scaled(*_find_spreads(values.T))
 
     def transform(self, activations: Any) -> Any:
-        if not len(self.center):
-            raise not_fitted(self)
+        check_fitted(self)
         return in_parts(self._scale, activations, self.width)
 
     def _scale(self, values: Floats) -> Floats:
@@ -116,8 +103,7 @@ class Scaled(Metric):
         return in_parts(lambda part: part * self.scale + self.center, points, len(self.center))
 
     def expansion(self, n_features: int) -> float:
-        if not len(self.center):
-            raise not_fitted(self)
+        check_fitted(self)
         return float(1 / self.scale.min()) * ROUND_UP
 
     def rounding(self, n_features: int) -> float:
@@ -126,26 +112,14 @@ class Scaled(Metric):
     def relative_rounding(self, n_features: int) -> float:
         return (FLOAT32_ROUNDING + 4 * FLOAT64_ROUNDING) * ROUND_UP
 
-    def arrays(self) -> dict[str, Floats]:
-        names = fields(self) if len(self.center) else ()
-        return {each.name: getattr(self, each.name) for each in names}
-
-    def __repr__(self) -> str:
-        features = f"{len(self.center)} features" if len(self.center) else ""
-        return f"{type(self).__name__}({features})"
-
 
 @register_metric
 @dataclass(frozen=True, eq=False, repr=False)
 class Table(Scaled):
     """The ℓ2 distance of scaled values and of the flags of missing ones.
 
-    `fit` finds centers, scales and weights, as the module explains; until then they are empty.
-
-    Attributes:
-        center: Of the d values, of shape (d,).
-        scale: Of the d values, positive.
-        weight: Of the d flags, positive.
+    `fit` finds `center` and `scale` of the d values and `weight` of the d flags, each of shape
+    (d,); until then they are empty.
 
     Examples:
         >>> table = [[1, 0], [2, 0], [3, 0], [0, 1]]  # the last value is missing
