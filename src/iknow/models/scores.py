@@ -64,7 +64,7 @@ def find_output(returned: Any, option: ScoresOption, n_samples: int, model: str)
                 "say 'logit' or 'probability' if it holds a single number per sample"
             )
         return returned
-    outputs = _outputs(returned)
+    outputs = outputs_of(returned)
     if where is None and how in outputs:
         where = how  # an output may be called "logit" or "probability"
     if where is None:
@@ -131,7 +131,7 @@ def _is_array(value: Any) -> bool:
     return hasattr(value, "shape") and hasattr(value, "dtype")
 
 
-def _outputs(returned: Any) -> dict[Any, Any]:
+def outputs_of(returned: Any) -> dict[Any, Any]:
     """What a network returned, by name or position; outputs that are None are left out."""
     if isinstance(returned, Mapping):
         found = dict(returned)

@@ -27,7 +27,7 @@ from iknow.models.pooling import Pool
 from iknow.models.scores import ScoresOption
 from iknow.models.torch import inputs as given
 from iknow.models.torch.layers import first_tensor, to_array
-from iknow.models.torch.model import TorchModel, describe_layers, read_input, running
+from iknow.models.torch.model import TorchModel, describe_layers, running
 
 CALLS = ("call_function", "call_method", "call_module")
 PRODUCTS = ("linear", "addmm", "mm", "matmul", "bmm", "conv1d", "conv2d", "conv3d", "convolution")
@@ -95,12 +95,9 @@ class GraphModel(TorchModel):
         return self._nodes
 
     def _run(self, tensors: Fields, layers: Sequence[str], nodes: Mapping[str, Any]) -> Pass:
-        n = len(tensors)
-        mask, found = given.find_mask(tensors), {}
-        if INPUT in layers and INPUT not in nodes:
-            found[INPUT] = Read(read_input(tensors))
+        n, found = len(tensors), {}
         filled = tensors if n >= self._fewest else tensors[np.zeros(self._fewest, dtype=np.int64)]
-        reader = Reader(self.module, [layer for layer in layers if layer in nodes])
+        reader = NodeReader(self.module, set(layers) & set(nodes))
         flat = self._in_order(filled)
         with running(self._name, filled, failures=(Exception,)):  # guards may raise anything
             returned = reader.run(*flat, enable_io_processing=False)
@@ -108,7 +105,7 @@ class GraphModel(TorchModel):
         for name, tensor in reader.found.items():
             values = to_array(tensor, f"layer {name!r}")[:n]
             found[name] = Read(values, values.ndim < CHANNELS_FIRST)
-        return Pass(self._read_scores(returned, len(filled))[:n], found, mask)
+        return Pass(self._read_scores(returned, len(filled))[:n], found)
 
     def _in_order(self, tensors: Fields) -> list[Tensor]:
         """The tensors in the order in which the program takes them."""
@@ -121,12 +118,12 @@ class GraphModel(TorchModel):
         return [*placed, *(named[name] for name in taken[len(placed) :])]
 
 
-class Reader(fx.Interpreter):
+class NodeReader(fx.Interpreter):
     """Runs a graph and keeps the results of some nodes."""
 
-    def __init__(self, module: fx.GraphModule, wanted: Iterable[str]) -> None:
+    def __init__(self, module: fx.GraphModule, wanted: set[str]) -> None:
         super().__init__(module)
-        self._wanted = set(wanted)
+        self._wanted = wanted
         self.found: dict[str, Any] = {}
 
     def run_node(self, n: fx.Node) -> Any:

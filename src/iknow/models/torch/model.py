@@ -14,7 +14,7 @@ which add in another order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -31,7 +31,14 @@ from iknow.models.network import ENTRANCE, INPUT, OUTPUT, Network, Pass, Read
 from iknow.models.pooling import WHOLE, Pool
 from iknow.models.scores import ScoresOption, find_output
 from iknow.models.torch import inputs as given
-from iknow.models.torch.layers import Reading, Trial, mark, readable_parts, to_array
+from iknow.models.torch.layers import (
+    Reading,
+    Trial,
+    features_last,
+    mark,
+    readable_parts,
+    to_array,
+)
 from iknow.models.torch.passes import copy_at_rest, forward_pass
 
 FAILURES = (RuntimeError, ValueError, IndexError, AssertionError)
@@ -81,14 +88,13 @@ class TorchModel(Network):
         """
         tensors, _ = self._take(batch)
         parts = readable_parts(self.module)
-        trial = Trial({n: m for n, m in parts.items() if not list(m.children())}, len(tensors))
-        raw = given.raw_input(tensors)
+        trial, raw = Trial(parts, len(tensors)), given.raw_input(tensors)
         start = None if raw is None else mark(raw)
-        returned = self._forward(tensors, trial.leaves, trial.act, trial.entered)
+        returned = self._forward(tensors, trial)
         scores = find_output(returned, self.scores, len(tensors), self._name)
         if isinstance(self.module, torch.jit.ScriptModule):
-            names = [INPUT] if given.is_measurable(tensors) else []
-            return tuple(Layer(name, "hidden") for name in [*names, OUTPUT])
+            names = (INPUT, OUTPUT) if given.is_measurable(tensors) else (OUTPUT,)
+            return tuple(Layer(name, "hidden") for name in names)
         hidden, head = trial.find(scores, start) or (INPUT, OUTPUT)
         return describe_layers(hidden, head, tensors, parts)
 
@@ -130,36 +136,32 @@ class TorchModel(Network):
 
     def _run(self, tensors: Fields, layers: Sequence[str], parts: Mapping[str, nn.Module]) -> Pass:
         reading = Reading(parts, layers, self.pooling, len(tensors))
-        mask, found = given.find_mask(tensors), {}
-        if INPUT in layers and INPUT not in parts:  # before the module runs: it may overwrite
-            found[INPUT] = Read(read_input(tensors))
-        returned = self._forward(tensors, reading.watched, reading.act, reading.entered)
+        returned = self._forward(tensors, reading)
         scores = self._read_scores(returned, len(tensors))
-        for layer, (values, axes, own) in reading.found.items():
-            found[layer] = Read(values, axes.features_last(values.shape), own)
-        for layer in layers:
-            if layer not in found and (layer != OUTPUT or layer in parts):
-                raise LayerError(
-                    f"layer {layer!r} of {self._name} did not run in the forward pass: "
-                    "choose one that does"
-                )
-        return Pass(scores, found, mask)
+        if missing := [layer for layer in reading.wanted if layer not in reading.found]:
+            raise LayerError(
+                f"layer {missing[0]!r} of {self._name} did not run in the forward pass: choose one "
+                "that does"
+            )
+        found = {
+            layer: Read(values, features_last(last, values.shape), mask)
+            for layer, (values, last, mask) in reading.found.items()
+        }
+        return Pass(scores, found)
+
+    def _as_array(self, values: Any, what: str) -> Any:
+        return to_array(values, what)
 
     def _read_scores(self, returned: Any, n_samples: int) -> Any:
         output = find_output(returned, self.scores, n_samples, self._name)
         is_array = isinstance(output, np.ndarray)
         return output if is_array else to_array(output, f"the output of {self._name}")
 
-    def _forward(
-        self,
-        tensors: Fields,
-        watched: Mapping[str, nn.Module],
-        act: Callable[[str, Any], None],
-        entered: Mapping[str, nn.Module],
-    ) -> Any:
+    def _forward(self, tensors: Fields, watch: Reading | Trial) -> Any:
         """All that the module returns."""
         placed, named = given.arguments(tensors, self.module)
-        with forward_pass(self.module, watched, act, entered), running(self._name, tensors):
+        hooks = forward_pass(self.module, watch.watched, watch.act, watch.entered)
+        with hooks, running(self._name, tensors):
             try:
                 return self.module(*placed, **named)
             except TypeError:
@@ -197,17 +199,6 @@ def describe_layers(
     if hidden != INPUT or (not found and INPUT in parts):
         found.append(Layer(hidden, "hidden"))
     return (*found, Layer(head, "output"))
-
-
-def read_input(tensors: Fields) -> Any:
-    """The layer "input" as an array."""
-    raw = given.raw_input(tensors)
-    if raw is None:
-        raise LayerError(
-            f"inputs in several arrays ({', '.join(tensors.arrays)}) have no single layer 'input': "
-            "choose another layer"
-        )
-    return to_array(raw, "the input")
 
 
 def _unwrap(module: Any) -> Any:

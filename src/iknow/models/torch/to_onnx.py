@@ -24,7 +24,7 @@ from iknow.core.text import name as shown_name
 from iknow.errors import ExportError, IknowError
 from iknow.models.export import BELIEF, LAYER, SCORES
 from iknow.models.inputs import Fields
-from iknow.models.network import ENTRANCE, MASK
+from iknow.models.network import ENTRANCE, MASK, find_mask
 from iknow.models.pooling import Pool, pool_places
 from iknow.models.scores import find_output, meaning_of
 from iknow.models.torch import inputs as given
@@ -142,7 +142,7 @@ def _find_axes(model: TorchModel, layers: Sequence[str], tensors: Fields) -> dic
     parts = model._locate(layers)
     model._ask(tensors.copy(), layers, parts)  # it raises what is wrong with a layer
     found = model._run(tensors.copy(), layers, parts)
-    mask, last = found.mask, dict.fromkeys(layers, True)
+    mask, last = find_mask(tensors), dict.fromkeys(layers, True)
     for layer, read in found.layers.items():
         if layer.removesuffix(ENTRANCE) not in parts:
             continue
