@@ -26,7 +26,7 @@ from iknow.models.export import BELIEF, LAYER, SCORES
 from iknow.models.inputs import Fields
 from iknow.models.network import ENTRANCE, MASK, find_mask
 from iknow.models.pooling import Pool, pool_places
-from iknow.models.scores import find_output, meaning_of
+from iknow.models.scores import find_output, split
 from iknow.models.torch import inputs as given
 from iknow.models.torch.layers import Reading, readable_parts
 from iknow.models.torch.model import TorchModel
@@ -112,7 +112,7 @@ class Readout(nn.Module):
         with forward_pass(self.module, reading.watched, reading.act, reading.entered):
             returned = self.module(*placed, **named)
         output = find_output(returned, self._model.scores, n, type(self.module).__name__)
-        scores = _as_columns(output, meaning_of(self._model.scores))
+        scores = _as_columns(output, split(self._model.scores)[1])
         found |= {"output": scores, **{layer: read[0] for layer, read in reading.found.items()}}
         mask = fields.arrays.get(MASK)
         mask = mask if mask is not None and mask.ndim == 2 else None
