@@ -22,7 +22,7 @@ import numpy as np
 from iknow.core.arrays import Bools
 from iknow.errors import IknowError, InputError, LayerError, RefusedError
 from iknow.models.inputs import Fields, as_fields
-from iknow.models.model import Layer, check_layers
+from iknow.models.model import Layer
 from iknow.models.network import ENTRANCE, INPUT, OUTPUT, Network, Pass, Read
 from iknow.models.numbers import as_numbers
 from iknow.models.scores import find_output
@@ -183,20 +183,15 @@ class KerasModel(Network):
     def _name(self) -> str:
         return f"the Keras model {self.model.name!r}"
 
-    def _locate(self, layers: Sequence[str]) -> dict[str, Any]:
-        inside = all_layers(self.model)
-        available = list(dict.fromkeys([INPUT, *inside, OUTPUT]))
-        entering = {name + ENTRANCE for name in inside}
-        check_layers([each for each in layers if each not in entering], available, self._name)
-        self.pooling.check_names([*available, *entering], self._name)
-        return inside
+    def _places(self) -> dict[str, Any]:
+        return all_layers(self.model)
 
     def _take(self, batch: Any) -> tuple[Any, Bools | None]:
-        strange = np.zeros(len(batch), dtype=bool)
-        for values in batch.arrays.values() if isinstance(batch, Fields) else [batch]:
-            if np.asarray(values).dtype.kind == "f":
+        strange, several = np.zeros(len(batch), dtype=bool), isinstance(batch, Fields)
+        for values in map(np.asarray, batch.arrays.values() if several else [batch]):
+            if values.dtype.kind == "f":
                 with np.errstate(over="ignore"):
-                    finite = np.isfinite(np.asarray(values, dtype=np.float32))
+                    finite = np.isfinite(values.astype(np.float32))
                 strange |= ~finite.reshape(len(batch), -1).all(axis=1)
         return batch, strange if strange.any() else None
 

@@ -16,8 +16,8 @@ import numpy as np
 from iknow.core.arrays import Bools, Ints
 from iknow.errors import LayerError
 from iknow.models.inputs import Fields
-from iknow.models.model import Model, Observation, make_observation
-from iknow.models.pooling import Pool, Pooling
+from iknow.models.model import Model, Observation, check_layers, make_observation
+from iknow.models.pooling import WHOLE, Pooling, PoolOption
 from iknow.models.refused import observe_apart
 from iknow.models.scores import ScoresOption, as_columns, check_scores
 
@@ -51,15 +51,14 @@ class Pass(NamedTuple):
 class Network(Model):
     """A network that runs a batch at a time.
 
-    Args:
-        pool: How to turn the activations of a layer into one vector per sample
-            (`iknow.models.pooling`).
-        scores: Where the scores are in what the network returns (`iknow.models.scores`).
+    pool: how to turn the activations of a layer into one vector per sample; scores: where they are
+    in what the network returns.
     """
 
-    def __init__(
-        self, pool: Pool | Mapping[str, Pool] | None = None, scores: ScoresOption = None
-    ) -> None:
+    _entrance = ENTRANCE  # nothing if what enters a layer is no layer
+    _hint = ""  # in errors, after the name, why it has few layers
+
+    def __init__(self, pool: PoolOption = None, scores: ScoresOption = None) -> None:
         check_scores(scores)
         self.pooling, self.scores = Pooling(pool), scores
 
@@ -68,11 +67,9 @@ class Network(Model):
     def _name(self) -> str:
         """The network in errors."""
 
-    @abstractmethod
-    def _locate(self, layers: Sequence[str]) -> Mapping[str, Any]:
-        """Where to find layers by name, at least these except "input" and "output"; `LayerError` if
-        one is unknown.
-        """
+    def _places(self) -> Mapping[str, Any]:
+        """Where `_run` finds each layer inside the network, by name."""
+        return {}
 
     @abstractmethod
     def _take(self, batch: Any) -> tuple[Any, Bools | None]:
@@ -85,6 +82,18 @@ class Network(Model):
     def _as_array(self, values: Any, what: str) -> Any:
         """One of a batch's arrays, as `_take` gave it, as pooling takes it."""
         return values
+
+    def _locate(self, layers: Sequence[str]) -> Mapping[str, Any]:
+        """The places of all layers; `LayerError` if one of these, or one to pool, is unknown."""
+        places = self._places()
+        plain = [layer for layer in layers if layer.removesuffix(self._entrance) not in places]
+        if set(plain).difference(WHOLE) or self.pooling.is_by_layer:
+            # To list all names takes longer than a small network.
+            known = list(dict.fromkeys([INPUT, *places, OUTPUT]))
+            check_layers(plain, known, self._name + self._hint)
+            entrances = (name + self._entrance for name in places)
+            self.pooling.check_names(dict.fromkeys([*known, *entrances]), self._name)
+        return places
 
     def observe(self, batch: Any, layers: Sequence[str]) -> Observation:
         places = self._locate(layers)

@@ -26,6 +26,7 @@ from iknow.core.text import names, shown
 from iknow.errors import InputError, LayerError
 
 Pool = str | Callable[[Any], Any]
+PoolOption = Pool | Mapping[str, Pool] | None
 
 WAYS = ("mean", "cls", "last")
 WHOLE = ("input", "output")  # layers that a pool for all leaves as they are
@@ -49,7 +50,7 @@ class Pooling:
         array([[2., 3., 4., 5.]])
     """
 
-    def __init__(self, pool: Pool | Mapping[str, Pool] | None = None) -> None:
+    def __init__(self, pool: PoolOption = None) -> None:
         for way in pool.values() if isinstance(pool, Mapping) else [pool]:
             if not (way is None or callable(way) or (isinstance(way, str) and way in WAYS)):
                 raise InputError(

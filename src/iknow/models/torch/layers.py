@@ -129,7 +129,7 @@ def samples_first(part: nn.Module, values: Any, n_samples: int) -> tuple[Any, An
     return padded, (torch.arange(padded.shape[1]) < lengths[:, None]).numpy()
 
 
-class Reading:
+class LayerReading:
     """Reads some layers of a module during a pass over n samples.
 
     keep: makes the copy of a tensor, whose name in errors it gets, that is kept. In a pass `act` is
@@ -186,9 +186,13 @@ def mark(tensor: Tensor) -> Mark:
 
 
 class Trial:
-    """Finds the head in a pass over n samples, among the modules without children."""
+    """Finds the head in a pass over n samples, among the modules without children.
 
-    def __init__(self, parts: Mapping[str, nn.Module], n_samples: int) -> None:
+    raw: the layer "input", before the pass, which may overwrite it; None if there is none.
+    """
+
+    def __init__(self, parts: Mapping[str, nn.Module], n_samples: int, raw: Tensor | None) -> None:
+        self._raw = None if raw is None else mark(raw)
         self.watched = {name: part for name, part in parts.items() if not list(part.children())}
         weighted = (name for name, part in self.watched.items() if list(part.parameters()))
         self.entered = {f"{name}{ENTRANCE}": parts[name] for name in weighted}
@@ -215,10 +219,9 @@ class Trial:
         is_plain_tensor = isinstance(value, Tensor) and is_plain(value)
         return is_plain_tensor and value.shape[:1] == (self._n_samples,)
 
-    def find(self, scores: Any, raw: Mark | None) -> tuple[str, str] | None:
-        """The last hidden layer and the head; None if no module has weights.
-
-        scores: as the module returned them. raw: of the layer "input", None if there is none.
+    def find(self, scores: Any) -> tuple[str, str] | None:
+        """The last hidden layer and the head of a module that returned these scores; None if no
+        part of it has weights.
         """
         weighted = [name for name in self._order if f"{name}{ENTRANCE}" in self.entered]
         if not weighted:
@@ -241,7 +244,7 @@ class Trial:
         for name in reversed(named[-1:] if entering[2] else named):
             if self._marks[name] == entering:
                 return name, shown
-        return (INPUT if raw == entering else entrance), shown
+        return (INPUT if self._raw == entering else entrance), shown
 
     def _find_head(self, weighted: dict[str, None], scores: Any) -> str:
         if isinstance(scores, Tensor):

@@ -26,19 +26,12 @@ from iknow.core.arrays import Bools
 from iknow.core.robustness import Sensitivity
 from iknow.errors import IknowError, LayerError, RefusedError
 from iknow.models.inputs import Fields, Sizes
-from iknow.models.model import Layer, check_layers, check_type
-from iknow.models.network import ENTRANCE, INPUT, OUTPUT, Network, Pass, Read
-from iknow.models.pooling import WHOLE, Pool
+from iknow.models.model import Layer, check_type
+from iknow.models.network import INPUT, OUTPUT, Network, Pass, Read
+from iknow.models.pooling import PoolOption
 from iknow.models.scores import ScoresOption, find_output
 from iknow.models.torch import inputs as given
-from iknow.models.torch.layers import (
-    Reading,
-    Trial,
-    features_last,
-    mark,
-    readable_parts,
-    to_array,
-)
+from iknow.models.torch.layers import LayerReading, Trial, features_last, readable_parts, to_array
 from iknow.models.torch.passes import copy_at_rest, forward_pass
 
 FAILURES = (RuntimeError, ValueError, IndexError, AssertionError)
@@ -64,14 +57,12 @@ class TorchModel(Network):
     """
 
     def __init__(
-        self,
-        module: nn.Module,
-        *,
-        pool: Pool | Mapping[str, Pool] | None = None,
-        scores: ScoresOption = None,
+        self, module: nn.Module, *, pool: PoolOption = None, scores: ScoresOption = None
     ) -> None:
         super().__init__(pool, scores)
         self.module = _unwrap(module)
+        if isinstance(self.module, torch.jit.ScriptModule):
+            self._hint = " (TorchScript, whose inside cannot be read)"
 
     @property
     def is_elsewhere(self) -> bool:
@@ -82,20 +73,17 @@ class TorchModel(Network):
 
     def layers(self, batch: Any) -> tuple[Layer, ...]:
         """Describe the input if a `batch` is one array of numbers, what enters the head, and the
-        head, the last layer with weights.
-
-        TorchScript hides what enters its head: its output stands for it.
+        head. TorchScript hides what enters its head: its output stands for it.
         """
         tensors, _ = self._take(batch)
         parts = readable_parts(self.module)
-        trial, raw = Trial(parts, len(tensors)), given.raw_input(tensors)
-        start = None if raw is None else mark(raw)
+        trial = Trial(parts, len(tensors), given.raw_input(tensors))
         returned = self._forward(tensors, trial)
         scores = find_output(returned, self.scores, len(tensors), self._name)
         if isinstance(self.module, torch.jit.ScriptModule):
             names = (INPUT, OUTPUT) if given.is_measurable(tensors) else (OUTPUT,)
             return tuple(Layer(name, "hidden") for name in names)
-        hidden, head = trial.find(scores, start) or (INPUT, OUTPUT)
+        hidden, head = trial.find(scores) or (INPUT, OUTPUT)
         return describe_layers(hidden, head, tensors, parts)
 
     def sensitivity(self, layer: str, inputs: Sizes) -> Sensitivity:
@@ -122,20 +110,11 @@ class TorchModel(Network):
     def _take(self, batch: Any) -> tuple[Fields, Bools | None]:
         return given.to_tensors(batch, self.module)
 
-    def _locate(self, layers: Sequence[str]) -> dict[str, nn.Module]:
-        parts = readable_parts(self.module)
-        plain = [layer for layer in layers if layer.removesuffix(ENTRANCE) not in parts]
-        if not (set(plain).difference(WHOLE) or self.pooling.is_by_layer):
-            return parts  # to list all names takes longer than a small module
-        listed = list(dict.fromkeys([INPUT, *parts, OUTPUT]))
-        script = isinstance(self.module, torch.jit.ScriptModule)
-        kind = f"{self._name} (TorchScript, whose inside cannot be read)" if script else self._name
-        check_layers(plain, listed, kind)
-        self.pooling.check_names([*listed, *(f"{name}{ENTRANCE}" for name in parts)], self._name)
-        return parts
+    def _places(self) -> dict[str, nn.Module]:
+        return readable_parts(self.module)
 
     def _run(self, tensors: Fields, layers: Sequence[str], parts: Mapping[str, nn.Module]) -> Pass:
-        reading = Reading(parts, layers, self.pooling, len(tensors))
+        reading = LayerReading(parts, layers, self.pooling, len(tensors))
         returned = self._forward(tensors, reading)
         scores = self._read_scores(returned, len(tensors))
         if missing := [layer for layer in reading.wanted if layer not in reading.found]:
@@ -143,11 +122,11 @@ class TorchModel(Network):
                 f"layer {missing[0]!r} of {self._name} did not run in the forward pass: choose one "
                 "that does"
             )
-        found = {
+        reads = {
             layer: Read(values, features_last(last, values.shape), mask)
             for layer, (values, last, mask) in reading.found.items()
         }
-        return Pass(scores, found)
+        return Pass(scores, reads)
 
     def _as_array(self, values: Any, what: str) -> Any:
         return to_array(values, what)
@@ -157,7 +136,7 @@ class TorchModel(Network):
         is_array = isinstance(output, np.ndarray)
         return output if is_array else to_array(output, f"the output of {self._name}")
 
-    def _forward(self, tensors: Fields, watch: Reading | Trial) -> Any:
+    def _forward(self, tensors: Fields, watch: LayerReading | Trial) -> Any:
         """All that the module returns."""
         placed, named = given.arguments(tensors, self.module)
         hooks = forward_pass(self.module, watch.watched, watch.act, watch.entered)
@@ -191,10 +170,7 @@ def running(
 def describe_layers(
     hidden: str, head: str, tensors: Fields, parts: Container[str]
 ) -> tuple[Layer, ...]:
-    """The input, if it can be measured, what enters the head, and the head.
-
-    parts: names of the modules that are layers.
-    """
+    """The input, if it can be measured, what enters the head, and the head; parts: other layers."""
     found = [Layer(INPUT, "input")] if given.is_measurable(tensors) else []
     if hidden != INPUT or (not found and INPUT in parts):
         found.append(Layer(hidden, "hidden"))

@@ -28,7 +28,7 @@ from iknow.models.network import ENTRANCE, MASK, find_mask
 from iknow.models.pooling import Pool, pool_places
 from iknow.models.scores import find_output, split
 from iknow.models.torch import inputs as given
-from iknow.models.torch.layers import Reading, readable_parts
+from iknow.models.torch.layers import LayerReading, readable_parts
 from iknow.models.torch.model import TorchModel
 from iknow.models.torch.passes import copy_at_rest, forward_pass
 
@@ -105,7 +105,7 @@ class Readout(nn.Module):
         cast = [t.to(self._precision) if t.is_floating_point() else t for t in tensors]
         fields, layers = Fields(dict(zip(self._names, cast, strict=True))), (*self._features_last,)
         pooling, n = self._model.pooling, tensors[0].shape[0]
-        reading = Reading(readable_parts(self.module), layers, pooling, n, keep=_keep)
+        reading = LayerReading(readable_parts(self.module), layers, pooling, n, keep=_keep)
         raw = given.raw_input(fields)
         found: dict[str, Any] = {} if raw is None else {"input": raw.clone()}
         placed, named = given.arguments(fields, self.module)
