@@ -108,14 +108,12 @@ def tensor_of(model: Any, name: str) -> Any:
     layer = own[name.removesuffix(ENTRANCE) if enters else name]
     by_depth = graph_of(model)._nodes_by_depth.values()
     calls = [node for nodes in by_depth for node in nodes if node.operation is layer]
-    if len(calls) != 1:
-        raise LayerError(
-            f"layer {layer.name!r} runs {len(calls)} times in one pass, so it has no single "
-            "activation: choose another layer"
-        )
-    tensors = calls[0].input_tensors if enters else calls[0].outputs
+    tensors = [t for call in calls for t in (call.input_tensors if enters else call.outputs)]
     if len(tensors) != 1:
-        raise LayerError(f"layer {name!r} holds {len(tensors)} tensors: choose one with a single")
+        raise LayerError(
+            f"layer {name!r} runs {len(calls)} times in one pass and holds {len(tensors)} tensors, "
+            "so it has no single activation: choose another layer"
+        )
     return tensors[0]
 
 
