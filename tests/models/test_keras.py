@@ -299,7 +299,7 @@ def test_it_can_be_pickled(fitted):
         (sequential, ("nope.input",), SOME, LayerError, "has no layer 'nope.input'"),
         (convolutional, ("backbone.nope",), IMAGES[:5], LayerError, "'backbone.conv'"),
         (branched, ("both.input",), halves(SOME), LayerError, "holds 2 tensors"),
-        (branched, ("input",), halves(SOME), LayerError, "has several inputs"),
+        (branched, ("input",), halves(SOME), LayerError, "no single layer .input."),
         (branched, (), SOME, InputError, "has 2 inputs: pass a dict with 'bottom', 'top'"),
         (sequential, (), SOME[:, :5], RefusedError, r"'sequential.*' failed .* \(20, 5\)"),
         (sequential, (), [["a"] * 64], InputError, "X must hold real numbers"),

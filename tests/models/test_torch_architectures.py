@@ -8,7 +8,7 @@ from torch import nn
 from iknow.errors import InputError, LayerError
 from iknow.models.inputs import measure
 from iknow.models.torch import TorchModel
-from iknow.models.torch.layers import UNKNOWN, axes_of
+from iknow.models.torch.layers import features_last
 from iknow.testing import ModelContract
 from tests.choosing import level_layers, paper_layers
 
@@ -202,8 +202,7 @@ def test_pooling_tells_tokens_from_channels_of_a_series():
     ],
 )
 def test_the_features_are_the_axis_as_long_as_the_last_module_is_wide(part, shape, last):
-    axes = UNKNOWN if part is None else axes_of(part)
-    assert axes.features_last(shape) == last
+    assert features_last(part, shape) == last
 
 
 @pytest.mark.parametrize("n", [9, 8], ids=["more samples than tokens", "as many"])

@@ -7,10 +7,9 @@ users of another.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.exceptions import NotFittedError
@@ -27,12 +26,9 @@ OPTIONS = ("pool", "scores", "embed")
 """How to read a model, as `EpistemicClassifier` takes it; see `as_model`."""
 
 
-@dataclass(frozen=True)
-class Kind:
-    """A kind of model: what it is called in errors, how to recognize one, and its adapter.
-
-    adapter: in `iknow.models`. takes: the names of the options that the adapter takes. extra: what
-    to install for it.
+class Kind(NamedTuple):
+    """A kind of model: its name in errors, how to recognize one, its adapter in `iknow.models`, the
+    options that this takes, and the extra to install for it.
     """
 
     name: str
@@ -40,21 +36,6 @@ class Kind:
     adapter: str
     takes: tuple[str, ...] = ()
     extra: str | None = None
-
-    def adapt(self, model: Any, options: Mapping[str, Any]) -> Model:
-        if refused := [name for name in OPTIONS if name in options and name not in self.takes]:
-            raise InputError(f"{refused[0]}= says nothing about {self.name}: leave it out")
-        module, _, name = self.adapter.partition(".")
-        try:
-            with unforked():  # only users of a framework load it
-                adapter = getattr(import_module(f"iknow.models.{module}"), name)
-        except ImportError as error:
-            if self.extra is None:
-                raise
-            raise MissingExtraError(f"reading {self.name}", self.extra) from error
-        chosen = {name: value for name, value in options.items() if name in self.takes}
-        found: Model = adapter(model, **chosen)
-        return found
 
 
 def has_base(model: Any, name: str, *packages: str) -> bool:
@@ -88,10 +69,6 @@ def is_onnx(model: Any) -> bool:
     return has_base(model, "ModelProto", "onnx")
 
 
-def is_function(model: Any) -> bool:
-    return callable(model) and not hasattr(model, "observe")
-
-
 def _is_a(name: str, *packages: str) -> Callable[[Any], bool]:
     return lambda model: has_base(model, name, *packages)
 
@@ -101,57 +78,70 @@ KINDS = (
     # A Keras model on torch is a torch module too.
     Kind("a Keras model", _is_a("Model", "keras"), "keras.KerasModel", READ, "keras"),
     Kind("a torch module", is_torch_module, "torch.TorchModel", READ, "torch"),
-    Kind(
-        "a torch.export program",
-        _is_a("ExportedProgram", "torch"),
-        "torch.GraphModel",
-        READ,
-        "torch",
-    ),
+    Kind("a torch program", _is_a("ExportedProgram", "torch"), "torch.GraphModel", READ, "torch"),
     Kind("an ONNX model", is_onnx, "onnx.OnnxModel", (*READ, "device"), "onnx"),
     Kind("a booster", _is_a("Booster", "xgboost", "lightgbm"), "sklearn.SklearnModel"),
     Kind("a catboost model", is_catboost, "sklearn.SklearnModel"),
     Kind("a scikit-learn classifier", is_estimator, "sklearn.SklearnModel"),
-    Kind("a function", is_function, "function.FunctionModel", ("embed",)),
+    Kind(
+        "a function",
+        lambda model: callable(model) and not hasattr(model, "observe"),
+        "function.FunctionModel",
+        ("embed",),
+    ),
 )
 """All kinds, in the order in which they are tried."""
 
 
-def as_model(model: Any, *, device: str | None = None, **options: Any) -> Model:
+def as_model(
+    model: Any, *, pool: Any = None, scores: Any = None, embed: Any = None, device: Any = None
+) -> Model:
     """The adapter for the user's model; a `Model` as it is.
 
     Args:
         model: A model of any kind in `KINDS`.
+        pool: How to turn the activations of a layer into one vector per sample.
+        scores: Where a model's scores are.
+        embed: A function of a batch that gives the activations of a plain function.
         device: Where a model runs that can run anywhere.
-        **options: Those of `OPTIONS` that were given, None for those that were not. pool: how to
-            turn the activations of a layer into one vector per sample. scores: where a model's
-            scores are. embed: a function of a batch that gives the activations of a plain function.
 
     Examples:
         >>> type(as_model(trained)).__name__
         'SklearnModel'
     """
-    given = {name: value for name, value in options.items() if value is not None}
-    if unknown := set(given) - set(OPTIONS):
-        raise TypeError(f"as_model() got an unexpected keyword argument {unknown.pop()!r}")
-    if isinstance(model, Model):
-        if given:
-            raise InputError(f"{next(iter(given))}= says nothing about a Model: it reads itself")
-        return model
-    is_instance = not isinstance(model, type)
-    if kind := next((each for each in KINDS if is_instance and each.recognizes(model)), None):
-        return kind.adapt(model, given if device is None else given | {"device": device})
-    if is_instance and hasattr(model, "observe"):
+    kind = None
+    if not isinstance(model, Model | type):
+        kind = next((each for each in KINDS if each.recognizes(model)), None)
+    if kind is None and not isinstance(model, Model):
+        if hasattr(model, "observe") and not isinstance(model, type):
+            raise InputError(
+                f"{type(model).__name__} has a method observe but is no Model: let it inherit from "
+                "iknow.models.Model, which fills in the rest"
+            )
         raise InputError(
-            f"{type(model).__name__} has a method observe but is no Model: let it inherit from "
-            "iknow.models.Model, which fills in the rest"
+            "a model must be a torch.nn.Module, a Keras model, a scikit-learn, xgboost, lightgbm "
+            "or catboost classifier, the path of an .onnx file, a function that returns scores, or "
+            "an iknow Model (iknow.models.PrecomputedModel takes the outputs of any other "
+            f"framework); got {shown(model)} of type {type(model).__name__}"
         )
-    raise InputError(
-        "a model must be a torch.nn.Module, a Keras model, a scikit-learn, xgboost, lightgbm or "
-        "catboost classifier, the path of an .onnx file, a function that returns scores, or an "
-        "iknow Model (iknow.models.PrecomputedModel takes the outputs of any other framework); "
-        f"got {shown(model)} of type {type(model).__name__}"
-    )
+    takes = () if kind is None else kind.takes
+    given = {"pool": pool, "scores": scores, "embed": embed, "device": device}
+    given = {name: value for name, value in given.items() if value is not None}
+    if refused := [name for name in OPTIONS if name in given and name not in takes]:
+        what = "a Model, which reads itself" if kind is None else kind.name
+        raise InputError(f"{refused[0]}= says nothing about {what}: leave it out")
+    if kind is None:
+        return model
+    module, _, name = kind.adapter.partition(".")
+    try:
+        with unforked():  # only users of a framework load it
+            adapter = getattr(import_module(f"iknow.models.{module}"), name)
+    except ImportError as error:
+        if kind.extra is None:
+            raise
+        raise MissingExtraError(f"reading {kind.name}", kind.extra) from error
+    found: Model = adapter(model, **{name: given[name] for name in takes if name in given})
+    return found
 
 
 def is_to_be_trained(model: Any, inputs: Any) -> bool:

@@ -54,7 +54,12 @@ class FunctionModel(Model):
         if isinstance(inputs, Mapping):
             return as_fields(inputs)
         if isinstance(inputs, (list, tuple)):
-            return _as_array_or_list(inputs)
+            try:
+                array = np.asarray(inputs)
+            except ValueError:  # of different lengths
+                return list(inputs)
+            is_numeric = array.dtype.kind in NUMERIC_KINDS and array.ndim > 0
+            return as_array(inputs, "X") if is_numeric else list(inputs)
         copies = hasattr(inputs, "copy") or hasattr(inputs, "clone")
         has_rows = hasattr(inputs, "__len__") and hasattr(inputs, "__getitem__") and copies
         if isinstance(inputs, (str, bytes)) or not has_rows:
@@ -113,13 +118,3 @@ def _name(function: Any) -> str:
     while isinstance(function, partial):
         function = function.func
     return str(getattr(function, "__qualname__", type(function).__name__))
-
-
-def _as_array_or_list(inputs: Sequence[Any]) -> Any:
-    """Numbers as an array; anything else, such as texts, as a list."""
-    try:
-        array = np.asarray(inputs)
-    except ValueError:  # of different lengths
-        return list(inputs)
-    is_numeric = array.dtype.kind in NUMERIC_KINDS and array.ndim > 0
-    return as_array(inputs, "X") if is_numeric else list(inputs)

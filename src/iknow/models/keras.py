@@ -22,8 +22,8 @@ import numpy as np
 from iknow.core.arrays import Bools
 from iknow.errors import IknowError, InputError, LayerError, RefusedError
 from iknow.models.inputs import Fields, as_fields
-from iknow.models.model import Layer, check_layers
-from iknow.models.network import ENTRANCE, INPUT, MASK, OUTPUT, Network, Pass, Read
+from iknow.models.model import Layer
+from iknow.models.network import ENTRANCE, INPUT, OUTPUT, Network, Pass, Read
 from iknow.models.numbers import as_numbers
 from iknow.models.scores import find_output
 
@@ -33,12 +33,14 @@ class Reader:
 
     def __init__(self, model: Any, layers: Sequence[str]) -> None:
         own, inner = own_layers(model), defaultdict[str, list[str]](list)
+        wanted: dict[str, None] = {}
         for each in layers:
-            if each not in own and each.removesuffix(ENTRANCE) not in own:
+            if each in own or each.removesuffix(ENTRANCE) in own:
+                wanted[each] = None
+            else:
                 outer, _, name = each.partition(".")
                 inner[outer].append(name)
-        mine = [each for each in layers if each in own or each.removesuffix(ENTRANCE) in own]
-        wanted = dict.fromkeys([*mine, *(outer + ENTRANCE for outer in inner)])
+        wanted |= dict.fromkeys(outer + ENTRANCE for outer in inner)
         self.tensors = {name: tensor_of(model, name) for name in wanted}
         self.struct = graph_of(model).output
         returned, inputs = keras.tree.flatten(self.struct), input_tensors(model)
@@ -106,14 +108,12 @@ def tensor_of(model: Any, name: str) -> Any:
     layer = own[name.removesuffix(ENTRANCE) if enters else name]
     by_depth = graph_of(model)._nodes_by_depth.values()
     calls = [node for nodes in by_depth for node in nodes if node.operation is layer]
-    if len(calls) != 1:
-        raise LayerError(
-            f"layer {layer.name!r} runs {len(calls)} times in one pass, so it has no single "
-            "activation: choose another layer"
-        )
-    tensors = calls[0].input_tensors if enters else calls[0].outputs
+    tensors = [t for call in calls for t in (call.input_tensors if enters else call.outputs)]
     if len(tensors) != 1:
-        raise LayerError(f"layer {name!r} holds {len(tensors)} tensors: choose one with a single")
+        raise LayerError(
+            f"layer {name!r} runs {len(calls)} times in one pass and holds {len(tensors)} tensors, "
+            "so it has no single activation: choose another layer"
+        )
     return tensors[0]
 
 
@@ -131,8 +131,9 @@ class KerasModel(Network):
 
     Args:
         model: The model.
-        pool: How to make one vector per sample of a layer's activations; see `Pooling`.
-        scores: Where the scores are in what the model returns; see `find_output`.
+        pool: How to turn the activations of a layer into one vector per sample
+            (`iknow.models.pooling`).
+        scores: Where the scores are in what the model returns (`iknow.models.scores`).
 
     Examples:
         >>> import keras
@@ -164,9 +165,7 @@ class KerasModel(Network):
         return as_numbers(inputs, "X")
 
     def layers(self, batch: Any) -> tuple[Layer, ...]:
-        """Describe the input, what enters the last dense layer, and its output, without a run of
-        `batch`.
-        """
+        """Describe the input, what enters the last dense layer, and its output; nothing is run."""
         raw = [Layer(INPUT, "input")] if isinstance(batch, np.ndarray) else []
         # The class of a layer may come from another copy of Keras.
         bases = {name: type(each).__mro__ for name, each in all_layers(self.model).items()}
@@ -182,29 +181,29 @@ class KerasModel(Network):
     def _name(self) -> str:
         return f"the Keras model {self.model.name!r}"
 
-    def _locate(self, layers: Sequence[str]) -> dict[str, Any]:
-        inside = all_layers(self.model)
-        available = list(dict.fromkeys([INPUT, *inside, OUTPUT]))
-        entering = {name + ENTRANCE for name in inside}
-        check_layers([each for each in layers if each not in entering], available, self._name)
-        self.pooling.check_names([*available, *entering], self._name)
-        return inside
+    def _places(self) -> dict[str, Any]:
+        return all_layers(self.model)
 
     def _take(self, batch: Any) -> tuple[Any, Bools | None]:
-        strange = np.zeros(len(batch), dtype=bool)
-        for values in batch.arrays.values() if isinstance(batch, Fields) else [batch]:
-            if np.asarray(values).dtype.kind == "f":
+        strange, several = np.zeros(len(batch), dtype=bool), isinstance(batch, Fields)
+        for values in map(np.asarray, batch.arrays.values() if several else [batch]):
+            if values.dtype.kind == "f":
                 with np.errstate(over="ignore"):
-                    finite = np.isfinite(np.asarray(values, dtype=np.float32))
+                    finite = np.isfinite(values.astype(np.float32))
                 strange |= ~finite.reshape(len(batch), -1).all(axis=1)
         return batch, strange if strange.any() else None
 
     def _run(self, batch: Any, layers: Sequence[str], inside: Mapping[str, Any]) -> Pass:
         several = isinstance(batch, Fields)
         given: Any = dict(batch.arrays) if several else batch
+        wanted = tuple(each for each in layers if each in inside or each not in (INPUT, OUTPUT))
         try:
-            wanted = [each for each in layers if each in inside or each not in (INPUT, OUTPUT)]
-            returned, values = self._call(given, tuple(wanted))
+            if not wanted:
+                returned, values = self.model(given, training=False), {}
+            else:
+                if wanted not in self._readers:
+                    self._readers[wanted] = Reader(self.model, wanted)
+                returned, values = self._readers[wanted](given)
         except IknowError:
             raise
         except Exception as error:  # of the backend, whichever it is
@@ -217,22 +216,7 @@ class KerasModel(Network):
         for layer, each in values.items():
             here = inside[layer if layer in inside else layer.removesuffix(ENTRANCE)]
             found[layer] = Read(each, getattr(here, "data_format", None) != "channels_first")
-        if INPUT in layers and INPUT not in found:
-            if several:
-                raise LayerError(
-                    f"{self._name} has several inputs, so 'input' is no layer: choose another"
-                )
-            found[INPUT] = Read(batch)
-        mask = given.get(MASK) if several else None
-        return Pass(to_array(raw, "the output"), found, mask)
-
-    def _call(self, given: Any, layers: tuple[str, ...]) -> tuple[Any, dict[str, Any]]:
-        """What the model returns, and the activations of some of its layers."""
-        if not layers:
-            return self.model(given, training=False), {}
-        if layers not in self._readers:
-            self._readers[layers] = Reader(self.model, layers)
-        return self._readers[layers](given)
+        return Pass(to_array(raw, "the output"), found)
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle only what cannot be derived."""

@@ -19,6 +19,7 @@ from iknow.core.arrays import Bools, Floats, Floats32, Ints, Labels
 from iknow.core.codes import NO_BELIEF
 from iknow.core.robustness import Sensitivity
 from iknow.core.rule import replaced_methods, speaks_for
+from iknow.core.text import shown
 from iknow.errors import InputError, LayerError
 from iknow.metrics.lipschitz import FLOAT32_ROUNDING, ROUND_UP
 from iknow.metrics.metric import LEAVES
@@ -39,12 +40,7 @@ Role = Literal["input", "table", "middle", "hidden", "output", "leaves"]
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table.
-
-    Attributes:
-        name: Its name.
-        kind: Whether it holds numbers or categories.
-        known: The categories seen in training.
+    """A column of a table, of numbers or categories; known: the categories seen in training.
 
     Examples:
         >>> Column("city", "category", known=("Bern", "Rome")).known
@@ -58,11 +54,10 @@ class Column:
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer of a model.
+    """A layer of a model: the name that `observe` knows it by, and what it is to the model.
 
     Attributes:
-        name: What `observe` knows it by.
-        role: What it is to the model: "input", "table", "middle", "hidden", "output" or "leaves".
+        role: "input", "table", "middle", "hidden", "output" or "leaves".
         pool: How its activations become one vector per sample, if that is not the model's own way.
         columns: Those of a table.
 
@@ -166,15 +161,13 @@ class Model(ABC):
     def sensitivity(self, layer: str, inputs: Sizes) -> Sensitivity | float:
         """Return how far the activations of a layer can move when the input does.
 
-        Robust radii rely on it. A subclass that changes `observe` must change it too.
+        That is the ℓ2 Lipschitz constant from the input to the activations as `observe` returns
+        them, or a `Sensitivity`, which adds their rounding. A subclass that changes `observe` must
+        change it too.
 
         Args:
             layer: The name of a layer.
             inputs: The shape of an input, the dtype and lengths of all, copies of a few.
-
-        Returns:
-            The ℓ2 Lipschitz constant from the input to the activations as `observe` returns them,
-            or a `Sensitivity`, which adds their rounding.
 
         Raises:
             LayerError: Nothing is known, as here; then robust radii are 0.
@@ -195,8 +188,7 @@ def make_observation(
         scores: Of shape (n, n_classes), n_classes >= 2.
         activations: By layer, of shape (n, ...); flattened per sample here.
         invalid: Further inputs to mark, of shape (n,).
-        belief: Positions of shape (n,), `NO_BELIEF` for none. Default: the highest score, none if
-            a score is NaN.
+        belief: Positions of shape (n,), -1 for none. Default: the highest score.
 
     Examples:
         >>> make_observation([[0.2, 0.8]], {"hidden": [[1.0, 2.0]]}).belief
@@ -208,10 +200,8 @@ def make_observation(
             "a model must return scores of shape (n, n_classes) with a column for each of at least "
             f"two classes; got {table.shape}"
         )
-    believed = find_belief(table) if belief is None else as_belief(belief, table)
-    bad = believed == NO_BELIEF
-    if invalid is not None:
-        bad |= invalid
+    believed = find_belief(table) if belief is None else _as_belief(belief, table)
+    bad = (believed == NO_BELIEF) | (False if invalid is None else invalid)
     layers = {k: as_activations(v, k, len(table)) for k, v in activations.items()}
     return mark_invalid(Observation(table, believed, layers, bad))
 
@@ -229,19 +219,14 @@ def find_belief(scores: Floats) -> Ints:
     return np.where(np.isnan(highest) | (highest == -np.inf) | several, NO_BELIEF, belief)
 
 
-def as_belief(belief: Any, scores: Floats) -> Ints:
-    """A given belief, checked against the scores, of shape (n,)."""
+def _as_belief(belief: Any, scores: Floats) -> Ints:
     codes = as_numbers(belief, "belief")
     n, n_classes = scores.shape
-    if codes.shape != (n,) or codes.dtype.kind not in "iu":
+    fits = codes.shape == (n,) and codes.dtype.kind in "iu"
+    if not fits or (n and not NO_BELIEF <= int(codes.min()) <= int(codes.max()) < n_classes):
         raise InputError(
-            f"belief must be the position of a class for each of {n} inputs; got shape "
-            f"{codes.shape} and dtype {codes.dtype}"
-        )
-    if n and not NO_BELIEF <= int(codes.min()) <= int(codes.max()) < n_classes:
-        raise InputError(
-            f"belief must be positions of {n_classes} classes, 0 to {n_classes - 1}, or "
-            f"{NO_BELIEF} for none; got {int(codes.min())} to {int(codes.max())}"
+            f"belief must be the position of a class, 0 to {n_classes - 1}, or {NO_BELIEF} for "
+            f"none, for each of {n} inputs; got {shown(codes)} of shape {codes.shape}"
         )
     return np.where(np.isnan(scores).any(axis=1), NO_BELIEF, codes.astype(np.int64))
 
@@ -263,12 +248,12 @@ def as_activations(values: Any, layer: str, n_samples: int) -> Floats32:
 
 def mark_invalid(observation: Observation) -> Observation:
     """Mark inputs with non-finite activations; activations of all marked become 0."""
-    layers = observation.activations
-    if not observation.invalid.any() and all(np.isfinite(each).all() for each in layers.values()):
-        return observation
-    bad = observation.invalid.copy()
+    layers, bad = observation.activations, observation.invalid.copy()
     for values in layers.values():
-        bad |= ~np.isfinite(values).all(axis=1)
+        if not np.isfinite(values).all():  # faster than row by row
+            bad |= ~np.isfinite(values).all(axis=1)
+    if not bad.any():
+        return observation
     layers = {name: np.where(bad[:, None], np.float32(0), layers[name]) for name in layers}
     return replace(observation, activations=layers, invalid=bad)
 
@@ -276,8 +261,7 @@ def mark_invalid(observation: Observation) -> Observation:
 def check_layers(layers: Iterable[str], available: Iterable[str], model: str) -> None:
     """Refuse layers that the model does not have."""
     names = list(available)
-    unknown = [layer for layer in layers if layer not in names]
-    if unknown:
+    if unknown := [layer for layer in layers if layer not in names]:
         raise LayerError(
             f"{model} has no layer {', '.join(map(repr, unknown))}: "
             f"it has {', '.join(map(repr, names))}"
@@ -291,8 +275,7 @@ def promised_sensitivity(model: Model, layer: str, inputs: Sizes) -> Sensitivity
     """
     kind = type(model)
     if "sensitivity" not in getattr(model, "__dict__", {}):
-        replaced = replaced_methods(model)
-        if replaced:
+        if replaced := replaced_methods(model):
             raise LayerError(
                 f"nothing is known about the inside of a {kind.__name__} with its own "
                 f"{replaced[0]!r}"

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from iknow.core.arrays import Bools, Ints
+from iknow.errors import LayerError
 from iknow.models.inputs import Fields
-from iknow.models.model import Model, Observation, make_observation
-from iknow.models.pooling import Pool, Pooling
+from iknow.models.model import Model, Observation, check_layers, make_observation
+from iknow.models.pooling import WHOLE, Pooling, PoolOption
 from iknow.models.refused import observe_apart
 from iknow.models.scores import ScoresOption, as_columns, check_scores
 
@@ -26,8 +26,7 @@ ENTRANCE = ".input"  # after the name of a layer: what enters it
 MASK = "attention_mask"
 
 
-@dataclass(frozen=True, eq=False)
-class Read:
+class Read(NamedTuple):
     """The activations of a layer, of shape (n, ...), and what pooling must know about them.
 
     features_last, mask: as in `Pooling`; the mask is the layer's own, if it has one.
@@ -38,35 +37,28 @@ class Read:
     mask: Any = None
 
 
-@dataclass(frozen=True, eq=False)
-class Pass:
-    """What a network gave for n samples.
-
-    Attributes:
-        scores: An array of shape (n, n_classes), (n, 1) or (n,).
-        layers: What was read, by layer; "output" may be left out if it is the scores.
-        mask: Of shape (n, tokens), 0 for tokens that are padding; None if there are none.
-        belief: As in `make_observation`.
+class Pass(NamedTuple):
+    """What a network gave for n samples: scores of shape (n, n_classes), (n, 1) or (n,); what was
+    read, by layer, without "input" and "output" unless they name other layers; a belief, as in
+    `make_observation`, if it is not the highest score.
     """
 
     scores: Any
     layers: Mapping[str, Read]
-    mask: Any = None
     belief: Ints | None = None
 
 
 class Network(Model):
     """A network that runs a batch at a time.
 
-    Args:
-        pool: How to turn the activations of a layer into one vector per sample
-            (`iknow.models.pooling`).
-        scores: Where the scores are in what the network returns (`iknow.models.scores`).
+    pool: how to turn the activations of a layer into one vector per sample; scores: where they are
+    in what the network returns.
     """
 
-    def __init__(
-        self, pool: Pool | Mapping[str, Pool] | None = None, scores: ScoresOption = None
-    ) -> None:
+    _entrance = ENTRANCE  # nothing if what enters a layer is no layer
+    _hint = ""  # in errors, after the name, why it has few layers
+
+    def __init__(self, pool: PoolOption = None, scores: ScoresOption = None) -> None:
         check_scores(scores)
         self.pooling, self.scores = Pooling(pool), scores
 
@@ -75,17 +67,33 @@ class Network(Model):
     def _name(self) -> str:
         """The network in errors."""
 
-    @abstractmethod
-    def _locate(self, layers: Sequence[str]) -> Any:
-        """Where to find these layers, as `_run` takes it; `LayerError` if one is unknown."""
+    def _places(self) -> Mapping[str, Any]:
+        """Where `_run` finds each layer inside the network, by name."""
+        return {}
 
     @abstractmethod
     def _take(self, batch: Any) -> tuple[Any, Bools | None]:
         """A batch as `_run` takes it, and which samples are not finite; None if all are."""
 
     @abstractmethod
-    def _run(self, batch: Any, layers: Sequence[str], places: Any) -> Pass:
+    def _run(self, batch: Any, layers: Sequence[str], places: Mapping[str, Any]) -> Pass:
         """What the network gives for a batch that it may write to; places: as `_locate` gave."""
+
+    def _as_array(self, values: Any, what: str) -> Any:
+        """One of a batch's arrays, as `_take` gave it, as pooling takes it."""
+        return values
+
+    def _locate(self, layers: Sequence[str]) -> Mapping[str, Any]:
+        """The places of all layers; `LayerError` if one of these, or one to pool, is unknown."""
+        places = self._places()
+        plain = [layer for layer in layers if layer.removesuffix(self._entrance) not in places]
+        if set(plain).difference(WHOLE) or self.pooling.is_by_layer:
+            # To list all names takes longer than a small network.
+            known = list(dict.fromkeys([INPUT, *places, OUTPUT]))
+            check_layers(plain, known, self._name + self._hint)
+            entrances = (name + self._entrance for name in places)
+            self.pooling.check_names(dict.fromkeys([*known, *entrances]), self._name)
+        return places
 
     def observe(self, batch: Any, layers: Sequence[str]) -> Observation:
         places = self._locate(layers)
@@ -100,17 +108,37 @@ class Network(Model):
             substitute=lambda: without_values(taken),
         )
 
-    def _ask(self, batch: Any, layers: Sequence[str], places: Any) -> Observation:
+    def _ask(self, batch: Any, layers: Sequence[str], places: Mapping[str, Any]) -> Observation:
+        seen, given = find_mask(batch), {}
+        if INPUT in layers and INPUT not in places:  # before it runs: it may overwrite
+            given[INPUT] = Read(self._as_array(only_array(batch), "the input"))
         found = self._run(batch, layers, places)
         scores = as_columns(found.scores, self.scores, self._name)
-        pooled = {}
+        reads, pooled = {OUTPUT: Read(scores), **given, **found.layers}, {}
         for layer in layers:
-            read = found.layers[layer] if layer in found.layers else Read(scores)
-            mask = found.mask if read.mask is None else read.mask
-            pooled[layer] = self.pooling(
-                layer, read.values, features_last=read.features_last, mask=mask
-            )
+            values, features_last, mask = reads[layer]
+            mask = seen if mask is None else mask
+            pooled[layer] = self.pooling(layer, values, features_last=features_last, mask=mask)
         return make_observation(scores, pooled, belief=found.belief)
+
+
+def find_mask(batch: Any) -> Any:
+    """The attention mask, of shape (n, tokens), 0 where the inputs are padding; None without."""
+    mask = batch.arrays.get(MASK) if isinstance(batch, Fields) else None
+    if mask is None or isinstance(mask, np.ndarray):
+        return mask
+    return mask.cpu().numpy() if mask.ndim == 2 else None
+
+
+def only_array(batch: Any) -> Any:
+    """What the layer "input" is made of."""
+    arrays = batch.arrays if isinstance(batch, Fields) else {INPUT: batch}
+    if len(arrays) > 1:
+        raise LayerError(
+            f"inputs in several arrays ({', '.join(arrays)}) have no single layer 'input': choose "
+            "another layer"
+        )
+    return next(iter(arrays.values()))
 
 
 def without_values(batch: Any) -> Any:

@@ -26,6 +26,7 @@ from iknow.core.text import names, shown
 from iknow.errors import InputError, LayerError
 
 Pool = str | Callable[[Any], Any]
+PoolOption = Pool | Mapping[str, Pool] | None
 
 WAYS = ("mean", "cls", "last")
 WHOLE = ("input", "output")  # layers that a pool for all leaves as they are
@@ -49,11 +50,9 @@ class Pooling:
         array([[2., 3., 4., 5.]])
     """
 
-    def __init__(self, pool: Pool | Mapping[str, Pool] | None = None) -> None:
-        ways = list(pool.values()) if isinstance(pool, Mapping) else [pool]
-        for way in ways:
-            known = way is None or callable(way) or (isinstance(way, str) and way in WAYS)
-            if not known:
+    def __init__(self, pool: PoolOption = None) -> None:
+        for way in pool.values() if isinstance(pool, Mapping) else [pool]:
+            if not (way is None or callable(way) or (isinstance(way, str) and way in WAYS)):
                 raise InputError(
                     "pool must be 'mean', 'cls', 'last', a function of the activations, or a "
                     f"mapping of these by layer; got {shown(way)}"
@@ -83,14 +82,11 @@ class Pooling:
     def __call__(
         self, layer: str, values: Any, *, features_last: bool = True, mask: Any = None
     ) -> Any:
-        """The activations of a layer with one vector per sample, or as they are.
+        """The activations of a layer, (n, ...), with one vector per sample, or as they are.
 
-        Args:
-            layer: Its name.
-            values: An array of shape (n, ...).
-            features_last: Whether the last axis holds the features, as in (n, tokens, features);
-                else the second, as in (n, channels, height, width).
-            mask: Of shape (n, tokens), 0 for tokens that are padding; None if there are none.
+        features_last: whether the last axis holds the features, as in (n, tokens, features); else
+        the second, as in (n, channels, height, width). mask: of shape (n, tokens), 0 for tokens
+        that are padding; None if there are none.
         """
         way, array = self.of(layer), np.asarray(values)
         seen = None if mask is None else np.asarray(mask) != 0
@@ -102,13 +98,20 @@ class Pooling:
                 "choose a layer with one vector per sample"
             )
         if callable(way) and (array.ndim > 2 or self.is_by_layer):
-            return _call(way, layer, values)
+            pooled = np.asarray(way(values))
+            if pooled.ndim == 0 or len(pooled) != len(values):
+                raise LayerError(
+                    f"pool must return one vector per sample, {len(values)} rows, for layer "
+                    f"{layer!r}; got shape {pooled.shape}"
+                )
+            return pooled
         if way is None or callable(way) or array.ndim < 3:  # already one vector per sample
             return array
-        if not features_last and way != "mean":
+        if way != "mean" and (not features_last or array.ndim > 3):
             raise LayerError(
-                f"layer {layer!r} of shape {array.shape} has channels and no tokens, so pool="
-                f"{way!r} has no meaning: use 'mean' or a function of the activations"
+                f"layer {layer!r} must have shape (n, tokens, features) for pool={way!r}; got "
+                f"{array.shape}{'' if features_last else ', which has channels and no tokens'}: "
+                "use 'mean' or a function of the activations"
             )
         if not features_last or seen is None or seen.all():
             seen = None
@@ -117,11 +120,6 @@ class Pooling:
                 f"layer {layer!r} of shape {array.shape} does not hold the {seen.shape[1]} tokens "
                 "of the attention mask, so its padding is unknown: pool it by a function of the "
                 "activations, or choose another layer"
-            )
-        if way != "mean" and array.ndim > 3:
-            raise LayerError(
-                f"layer {layer!r} must have shape (n, tokens, features) for pool={way!r}; got "
-                f"{array.shape}: use 'mean' or a function of the activations"
             )
         return pool_places(way, array, features_last=features_last, seen=seen)
 
@@ -133,36 +131,24 @@ def pool_places(way: str, values: Any, *, features_last: bool = True, seen: Any 
     which makes it invalid. Sums are in double precision.
     """
     xp: Any = np if isinstance(values, np.ndarray) else import_module("torch")
-    wide = values if xp is np else values.double()  # numpy widens as it adds
-    if seen is None and way == "mean":
-        axes = tuple(range(1, values.ndim - 1) if features_last else range(2, values.ndim))
-        return _cast(xp.mean(wide, axis=axes, dtype=xp.float64), values.dtype)
-    if seen is None:
-        return values[:, 0 if way == "cls" else values.shape[1] - 1]
     if way == "mean":
-        # A hidden token may hold anything, NaN too: 0 times it would not vanish.
-        total = xp.sum(xp.where(seen[:, :, None], wide, 0), axis=1, dtype=xp.float64)
-        counts = xp.sum(seen, axis=1, dtype=xp.float64)[:, None]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return _cast(total / counts, values.dtype)
-    places, n_tokens = xp.arange(values.shape[1]), values.shape[1]
+        wide = values if xp is np else values.double()  # numpy widens as it adds
+        if seen is None:
+            axes = tuple(range(1, values.ndim - 1) if features_last else range(2, values.ndim))
+            mean = xp.mean(wide, axis=axes, dtype=xp.float64)
+        else:
+            # A hidden token may hold anything, NaN too: 0 times it would not vanish.
+            total = xp.sum(xp.where(seen[:, :, None], wide, 0), axis=1, dtype=xp.float64)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                mean = total / xp.sum(seen, axis=1, dtype=xp.float64)[:, None]
+        return mean.astype(values.dtype) if xp is np else mean.to(values.dtype)
+    last = values.shape[1] - 1
+    if seen is None:
+        return values[:, 0 if way == "cls" else last]
+    places = xp.arange(values.shape[1])
     if way == "cls":
-        chosen = xp.amin(xp.where(seen, places, n_tokens - 1), axis=1)
+        chosen = xp.amin(xp.where(seen, places, last), axis=1)
     else:
         chosen = xp.amax(xp.where(seen, places, 0), axis=1)
     token = values[xp.arange(values.shape[0]), chosen]
     return xp.where(xp.any(seen, axis=1)[:, None], token, xp.nan)
-
-
-def _cast(values: Any, dtype: Any) -> Any:
-    return values.astype(dtype) if hasattr(values, "astype") else values.to(dtype)
-
-
-def _call(way: Callable[[Any], Any], layer: str, values: Any) -> Any:
-    pooled = np.asarray(way(values))
-    if pooled.ndim == 0 or len(pooled) != len(values):
-        raise LayerError(
-            f"pool must return one vector per sample, {len(values)} rows, for layer {layer!r}; got "
-            f"shape {pooled.shape}"
-        )
-    return pooled

@@ -26,14 +26,12 @@ from iknow.errors import InputError
 
 USUAL_NAME = "logits"
 SINGLE = ("logit", "probability")
-NOT_UNIQUE = "say which by scores=, its name, its position or a function of all of them"
 
 ScoresOption = str | int | tuple[str | int, str] | Callable[[Any], Any] | None
 
 
 def check_scores(option: Any) -> None:
-    """Refuse what cannot say where scores are."""
-    where, how = _split(option)
+    where, how = split(option)
     simple = where is None or callable(where) or isinstance(where, str | int | np.integer)
     if not simple or isinstance(where, bool) or how not in (None, *SINGLE):
         raise InputError(
@@ -54,7 +52,7 @@ def find_output(returned: Any, option: ScoresOption, n_samples: int, model: str)
         >>> find_output((np.zeros((2, 3)), np.ones((2, 8))), 1, 2, "it").shape
         (2, 8)
     """
-    where, how = _split(option)
+    where, how = split(option)
     if callable(where):
         return where(returned)
     if _is_array(returned):
@@ -64,11 +62,27 @@ def find_output(returned: Any, option: ScoresOption, n_samples: int, model: str)
                 "say 'logit' or 'probability' if it holds a single number per sample"
             )
         return returned
-    outputs = _outputs(returned)
+    outputs = outputs_of(returned)
     if where is None and how in outputs:
         where = how  # an output may be called "logit" or "probability"
+    if where is None and USUAL_NAME in outputs:
+        where = USUAL_NAME
     if where is None:
-        return _find_usual(outputs, n_samples, model, returned)
+        # Not a loss, which is one number, or a state.
+        tables = [
+            v for v in outputs.values() if _is_array(v) and tuple(v.shape)[:1] == (n_samples,)
+        ]
+        if len(tables) == 1:
+            return tables[0]
+        if not outputs:
+            raise InputError(
+                f"{model} must return an array of scores, or several arrays; got "
+                f"{type(returned).__name__}: wrap it so that it returns its scores"
+            )
+        raise InputError(
+            f"{model} returns {_listed(outputs)}: say which by scores=, its name, its position or "
+            "a function of all of them"
+        )
     if isinstance(where, str) and where in outputs:
         return outputs[where]
     if isinstance(where, str) and not isinstance(returned, Mapping) and hasattr(returned, where):
@@ -89,10 +103,9 @@ def as_columns(scores: Any, option: ScoresOption, model: str) -> Any:
         >>> as_columns(np.array([[3.0]]), "logit", "it")
         array([[-1.5,  1.5]])
     """
-    _, how = _split(option)
+    _, how = split(option)
     table = np.asarray(scores)
-    single = table.ndim == 1 or (table.ndim == 2 and table.shape[1] == 1)
-    if not single:
+    if table.ndim != 1 and (table.ndim != 2 or table.shape[1] != 1):
         return table
     if how is None:
         raise InputError(
@@ -114,13 +127,7 @@ def as_columns(scores: Any, option: ScoresOption, model: str) -> Any:
     return np.column_stack([1 - column, column])
 
 
-def meaning_of(option: ScoresOption) -> str | None:
-    """What a single number per sample means: "logit", "probability", or None if nobody said."""
-    how: str | None = _split(option)[1]
-    return how
-
-
-def _split(option: Any) -> tuple[Any, Any]:
+def split(option: Any) -> tuple[Any, Any]:
     """Where the scores are, and how to read a single number; None for what was not said."""
     if isinstance(option, tuple | list) and len(option) == 2:
         return option[0], option[1]
@@ -131,7 +138,7 @@ def _is_array(value: Any) -> bool:
     return hasattr(value, "shape") and hasattr(value, "dtype")
 
 
-def _outputs(returned: Any) -> dict[Any, Any]:
+def outputs_of(returned: Any) -> dict[Any, Any]:
     """What a network returned, by name or position; outputs that are None are left out."""
     if isinstance(returned, Mapping):
         found = dict(returned)
@@ -144,21 +151,6 @@ def _outputs(returned: Any) -> dict[Any, Any]:
     else:
         found = {k: v for k, v in getattr(returned, "__dict__", {}).items() if _is_array(v)}
     return {name: value for name, value in found.items() if value is not None}
-
-
-def _find_usual(outputs: dict[Any, Any], n_samples: int, model: str, returned: Any) -> Any:
-    if USUAL_NAME in outputs:
-        return outputs[USUAL_NAME]
-    # Not a loss, which is one number, or a state.
-    arrays = [v for v in outputs.values() if _is_array(v) and tuple(v.shape)[:1] == (n_samples,)]
-    if len(arrays) == 1:
-        return arrays[0]
-    if not outputs:
-        raise InputError(
-            f"{model} must return an array of scores, or several arrays; got "
-            f"{type(returned).__name__}: wrap it so that it returns its scores"
-        )
-    raise InputError(f"{model} returns {_listed(outputs)}: {NOT_UNIQUE}")
 
 
 def _listed(outputs: dict[Any, Any]) -> str:

@@ -26,7 +26,7 @@ from iknow.core.text import names, shown
 from iknow.errors import ExportError, InputError, LayerError, RefusedError
 from iknow.models.inputs import Fields, Sizes, as_fields
 from iknow.models.model import Layer, Observation, check_type, mark_invalid
-from iknow.models.network import INPUT, MASK, OUTPUT, Network, Pass, Read
+from iknow.models.network import INPUT, OUTPUT, Network, Pass, Read
 from iknow.models.numbers import as_array, as_numbers
 from iknow.models.onnx.file import read_file
 from iknow.models.onnx.roles import (
@@ -252,8 +252,7 @@ class OnnxModel(Network):
                     "the tensor that it is made from"
                 )
             read[layer] = Read(values, features_last=not has_channels(self._graph, places[layer]))
-        mask = batch.arrays.get(MASK) if isinstance(batch, Fields) else None
-        return Pass(scores, read, mask, self._codes(found[label], scores) if label else None)
+        return Pass(scores, read, self._codes(found[label], scores) if label else None)
 
     def _needed(self, places: Iterable[str]) -> list[str]:
         """The tensors to compute for layers, of which these are the places, and for the answer."""

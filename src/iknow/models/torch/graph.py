@@ -21,20 +21,19 @@ from torch import Tensor, fx, nn
 from iknow.core.text import names
 from iknow.errors import InputError
 from iknow.models.inputs import Fields
-from iknow.models.model import Layer, check_layers
+from iknow.models.model import Layer
 from iknow.models.network import INPUT, OUTPUT, Pass, Read
-from iknow.models.pooling import Pool
+from iknow.models.pooling import PoolOption
 from iknow.models.scores import ScoresOption
 from iknow.models.torch import inputs as given
 from iknow.models.torch.layers import first_tensor, to_array
-from iknow.models.torch.model import TorchModel, describe_layers, read_input, running
+from iknow.models.torch.model import TorchModel, describe_layers, running
 
 CALLS = ("call_function", "call_method", "call_module")
 PRODUCTS = ("linear", "addmm", "mm", "matmul", "bmm", "conv1d", "conv2d", "conv3d", "convolution")
 CHANNELS_FIRST = 4  # a layer of this number of axes is taken as (n, channels, height, width)
 UNBOUNDED = 1 << 40  # more samples than any batch holds
 SPECIAL = 2  # torch.export takes 0 and 1 for special, so "any" number may begin here
-EXPORTED = ".pt2"
 
 
 class GraphModel(TorchModel):
@@ -55,18 +54,17 @@ class GraphModel(TorchModel):
     """
 
     def __init__(
-        self,
-        program: Any,
-        *,
-        pool: Pool | Mapping[str, Pool] | None = None,
-        scores: ScoresOption = None,
+        self, program: Any, *, pool: PoolOption = None, scores: ScoresOption = None
     ) -> None:
         super().__init__(program.module(), pool=pool, scores=scores)
         self.program = program
         nodes = list(self.module.graph.nodes)
         _check_at_rest(program, nodes)
         self._fewest = _check_batch(nodes, program.range_constraints)
-        self._nodes = {node.name: node for node in nodes if _gives_tensor(node)}
+        calls = [node for node in nodes if node.op in CALLS]
+        self._nodes = {n.name: n for n in calls if hasattr(n.meta.get("val"), "dtype")}
+
+    _entrance = ""
 
     def layers(self, batch: Any) -> tuple[Layer, ...]:
         """Describe the input if a `batch` is one array of numbers, what enters the last product
@@ -88,19 +86,13 @@ class GraphModel(TorchModel):
     def _name(self) -> str:
         return "the exported program"
 
-    def _locate(self, layers: Sequence[str]) -> dict[str, Any]:
-        available = list(dict.fromkeys([INPUT, *self._nodes, OUTPUT]))
-        check_layers(layers, available, self._name)
-        self.pooling.check_names(available, self._name)
+    def _places(self) -> dict[str, Any]:
         return self._nodes
 
     def _run(self, tensors: Fields, layers: Sequence[str], nodes: Mapping[str, Any]) -> Pass:
-        n = len(tensors)
-        mask, found = given.find_mask(tensors), {}
-        if INPUT in layers and INPUT not in nodes:
-            found[INPUT] = Read(read_input(tensors))
+        n, found = len(tensors), {}
         filled = tensors if n >= self._fewest else tensors[np.zeros(self._fewest, dtype=np.int64)]
-        reader = Reader(self.module, [layer for layer in layers if layer in nodes])
+        reader = NodeReader(self.module, set(layers) & set(nodes))
         flat = self._in_order(filled)
         with running(self._name, filled, failures=(Exception,)):  # guards may raise anything
             returned = reader.run(*flat, enable_io_processing=False)
@@ -108,7 +100,7 @@ class GraphModel(TorchModel):
         for name, tensor in reader.found.items():
             values = to_array(tensor, f"layer {name!r}")[:n]
             found[name] = Read(values, values.ndim < CHANNELS_FIRST)
-        return Pass(self._read_scores(returned, len(filled))[:n], found, mask)
+        return Pass(self._read_scores(returned, len(filled))[:n], found)
 
     def _in_order(self, tensors: Fields) -> list[Tensor]:
         """The tensors in the order in which the program takes them."""
@@ -121,12 +113,12 @@ class GraphModel(TorchModel):
         return [*placed, *(named[name] for name in taken[len(placed) :])]
 
 
-class Reader(fx.Interpreter):
+class NodeReader(fx.Interpreter):
     """Runs a graph and keeps the results of some nodes."""
 
-    def __init__(self, module: fx.GraphModule, wanted: Iterable[str]) -> None:
+    def __init__(self, module: fx.GraphModule, wanted: set[str]) -> None:
         super().__init__(module)
-        self._wanted = set(wanted)
+        self._wanted = wanted
         self.found: dict[str, Any] = {}
 
     def run_node(self, n: fx.Node) -> Any:
@@ -165,13 +157,12 @@ def _check_batch(nodes: Iterable[fx.Node], ranges: Mapping[Any, Any]) -> int:
         shape = getattr(node.meta.get("val"), "shape", ())
         if node.op != "placeholder" or not shape:
             continue
-        bounds = None if isinstance(shape[0], int) else ranges.get(shape[0].node.expr)
-        low, high = (bounds.lower, bounds.upper) if bounds is not None else (1, UNBOUNDED)
-        if isinstance(shape[0], int):
-            low = high = shape[0]
+        low, high = (shape[0],) * 2 if isinstance(shape[0], int) else (1, UNBOUNDED)
+        if not isinstance(shape[0], int) and (bounds := ranges.get(shape[0].node.expr)) is not None:
+            low, high = bounds.lower, bounds.upper
         if low > SPECIAL or high < UNBOUNDED:
-            sizes = f"{low} or more" if high >= UNBOUNDED else f"{low} to {high}"
-            sizes = f"exactly {low}" if low == high else sizes
+            most = "or more" if high >= UNBOUNDED else f"to {high}"
+            sizes = f"exactly {low}" if low == high else f"{low} {most}"
             raise InputError(
                 f"the program takes {sizes} samples at a time, and must take any number: export it "
                 "with torch.export.export(..., dynamic_shapes=...), where the first axis of each "
@@ -179,10 +170,6 @@ def _check_batch(nodes: Iterable[fx.Node], ranges: Mapping[Any, Any]) -> int:
             )
         fewest = max(fewest, int(low))
     return fewest
-
-
-def _gives_tensor(node: fx.Node) -> bool:
-    return node.op in CALLS and hasattr(node.meta.get("val"), "dtype")
 
 
 def _operation(node: fx.Node) -> str:
@@ -198,7 +185,7 @@ def load_module(path: str | os.PathLike[str]) -> Any:
     log = logging.getLogger("torch.export")  # it shows the traceback of an error that it raises too
     before, log.disabled = log.disabled, True
     try:
-        if os.fspath(path).lower().endswith(EXPORTED):
+        if os.fspath(path).lower().endswith(".pt2"):
             return torch.export.load(path)
         with warnings.catch_warnings():
             # torch.load hands TorchScript on to torch.jit.load, and says that it does.

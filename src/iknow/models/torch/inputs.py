@@ -22,7 +22,6 @@ from iknow.core.arrays import Bools
 from iknow.core.text import names
 from iknow.errors import InputError
 from iknow.models.inputs import Fields, as_fields
-from iknow.models.network import MASK
 from iknow.models.numbers import as_numbers
 from iknow.models.torch.layers import describe, is_plain
 
@@ -47,11 +46,8 @@ def prepare(inputs: Any, module: nn.Module) -> Any:
 
 
 def to_tensors(batch: Any, module: nn.Module) -> tuple[Fields, Bools | None]:
-    """Copies on a module's device and in its precision, and which samples are not finite, a mask of
-    shape (n,); None if all are.
-    """
-    like = next(chain(module.parameters(), module.buffers()), None)
-    like = torch.empty(0) if like is None else like
+    """Copies on a module's device and in its precision, and which samples are not finite."""
+    like = next(chain(module.parameters(), module.buffers(), [torch.empty(0)]))
     given = batch.arrays if isinstance(batch, Fields) else {"0": batch}
     tensors = {name: _to_tensor(values, like) for name, values in given.items()}
     strange: Bools | None = None
@@ -76,12 +72,6 @@ def is_measurable(tensors: Fields) -> bool:
     return raw is not None and (raw.is_floating_point() or raw.dtype == torch.uint8)
 
 
-def find_mask(tensors: Fields) -> Any:
-    """The attention mask, of shape (n, tokens), 0 where the inputs are padding; None without."""
-    mask = tensors.arrays.get(MASK)
-    return None if mask is None or mask.ndim != 2 else mask.cpu().numpy()
-
-
 def describe_batch(tensors: Fields) -> str:
     """A batch in an error."""
     parts = {k: f"{tuple(v.shape)} and dtype {v.dtype}" for k, v in tensors.arrays.items()}
@@ -91,10 +81,9 @@ def describe_batch(tensors: Fields) -> str:
 
 
 def as_call(tensors: Fields) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
-    """Tensors by position and by name, to call a module with."""
-    placed = {name: values for name, values in tensors.arrays.items() if name.isdigit()}
-    named = {name: values for name, values in tensors.arrays.items() if name not in placed}
-    return tuple(placed.values()), named
+    """Tensors by position and by name."""
+    placed = tuple(values for name, values in tensors.arrays.items() if name.isdigit())
+    return placed, {n: values for n, values in tensors.arrays.items() if not n.isdigit()}
 
 
 def arguments(tensors: Fields, module: nn.Module) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -105,9 +94,8 @@ def arguments(tensors: Fields, module: nn.Module) -> tuple[tuple[Any, ...], dict
     placed, named = as_call(tensors)
     if not named or not (taken := _parameters(module)):
         return placed, named
-    kinds = {parameter.kind for parameter in taken.values()}
     unknown = [name for name in named if name not in taken]
-    if not unknown or inspect.Parameter.VAR_KEYWORD in kinds:
+    if not unknown or any(each.kind is each.VAR_KEYWORD for each in taken.values()):
         return placed, named
     if len(taken) == 1 and not placed and len(unknown) == len(named):
         return (named,), {}
@@ -131,36 +119,29 @@ def check_complete(placed: tuple[Any, ...], named: dict[str, Any], module: nn.Mo
 
 def _parameters(module: nn.Module) -> Mapping[str, inspect.Parameter]:
     """What the forward of a module takes; nothing if that is unknown, as for compiled code."""
-    if isinstance(module, torch.jit.ScriptModule):
-        return {}
     try:
-        return inspect.signature(module.forward).parameters
+        is_script = isinstance(module, torch.jit.ScriptModule)
+        return {} if is_script else inspect.signature(module.forward).parameters
     except (TypeError, ValueError):
         return {}
 
 
 def _prepare_one(values: Any, what: str) -> Any:
-    if not isinstance(values, Tensor):
-        _check_even(values, what)
-        return as_numbers(values, what)
-    if not is_plain(values) or values.ndim == 0:
+    if isinstance(values, Tensor):
+        if is_plain(values) and values.ndim:
+            return values
         raise InputError(
             "a torch module's inputs must be a dense tensor of real numbers with samples along "
             f"its first axis; got {describe(values)}"
         )
-    return values
-
-
-def _check_even(values: Any, what: str) -> None:
-    """Refuse a list of sequences of different lengths, as a tokenizer returns without padding."""
-    if not isinstance(values, list | tuple):
-        return
-    lengths = {len(row) for row in values if isinstance(row, list | tuple) or _is_array(row)}
-    if len(lengths) > 1:
+    rows = values if isinstance(values, list | tuple) else ()
+    lengths = {len(row) for row in rows if isinstance(row, list | tuple) or _is_array(row)}
+    if len(lengths) > 1:  # as a tokenizer returns without padding
         raise InputError(
             f"{what} holds sequences of different lengths, from {min(lengths)} to {max(lengths)}: "
             "pad them, for example with tokenizer(texts, padding=True, return_tensors='pt')"
         )
+    return as_numbers(values, what)
 
 
 def _is_array(values: Any) -> bool:
@@ -168,8 +149,7 @@ def _is_array(values: Any) -> bool:
 
 
 def _to_tensor(values: Any, like: Tensor) -> Tensor:
-    is_copy = not isinstance(values, Tensor)
-    if is_copy:
+    if is_copy := not isinstance(values, Tensor):
         # torch takes no read-only, reversed or byte-swapped arrays.
         dtype = np.asarray(values).dtype.newbyteorder("=")
         values = torch.from_numpy(np.array(values, dtype=dtype, order="C"))

@@ -22,7 +22,7 @@ it is "HEAD.input".
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import is_dataclass
 from typing import Any
 
 import torch
@@ -30,8 +30,9 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 from iknow.errors import LayerError
-from iknow.models.network import ENTRANCE
+from iknow.models.network import ENTRANCE, INPUT, OUTPUT
 from iknow.models.pooling import Pooling
+from iknow.models.scores import outputs_of
 
 CHANNELS_FIRST = (nn.modules.conv._ConvNd, nn.modules.batchnorm._NormBase, nn.GroupNorm)
 FEATURES_LAST = (nn.Linear, nn.LayerNorm, nn.Embedding, nn.EmbeddingBag, nn.RNNBase)
@@ -49,189 +50,22 @@ def readable_parts(module: nn.Module) -> dict[str, nn.Module]:
     }
 
 
-@dataclass(frozen=True)
-class Axes:
-    """How a module orders its output: its width, and whether the features come last."""
+def features_last(part: Any, shape: Sequence[int]) -> bool:
+    """Whether the last axis of activations of a shape, (n, ...), holds the features.
 
-    width: int | None = None
-    last: bool | None = None
-
-    def features_last(self, shape: tuple[int, ...]) -> bool:
-        """Whether the last axis of activations of a shape, batch included, holds the features."""
-        if len(shape) < 3:
-            return True
-        second, last = shape[1] == self.width, shape[-1] == self.width
-        if second != last:
-            return last
-        return len(shape) == 3 if self.last is None else self.last
-
-
-UNKNOWN = Axes()
-
-
-def axes_of(part: nn.Module) -> Axes | None:
-    """How a module orders its output; None if it says nothing about it."""
-    if not isinstance(part, (*CHANNELS_FIRST, *FEATURES_LAST)):
-        return None
+    part: the last module that ran and has an order of axes; None if none has.
+    """
+    if len(shape) < 3:
+        return True
     width: Any = next((getattr(part, name) for name in WIDTHS if hasattr(part, name)), None)
     if isinstance(part, nn.LayerNorm):
         width = part.normalized_shape[-1]
     elif isinstance(part, nn.RNNBase):
         width = (part.proj_size or part.hidden_size) * (2 if part.bidirectional else 1)
-    return Axes(width, isinstance(part, FEATURES_LAST))
-
-
-class Reading:
-    """Reads some layers of a module during a pass over n samples.
-
-    keep: makes the copy of a tensor, whose name in errors it gets, that is kept.
-
-    Attributes:
-        watched: Modules by name to call `act` with, after they ran.
-        entered: Modules by name to call `act` with, before they run.
-        found: By layer its activations, the axes of the last module that has an order, and the mask
-            of a layer that has its own.
-    """
-
-    def __init__(
-        self,
-        parts: Mapping[str, nn.Module],
-        layers: Sequence[str],
-        pooling: Pooling,
-        n_samples: int,
-        keep: Callable[[Any, str], Any] | None = None,
-    ) -> None:
-        self._keep = keep or to_array
-        self.watched = {name: parts[name] for name in layers if name in parts}
-        self.entered = {
-            name: parts[name.removesuffix(ENTRANCE)]
-            for name in layers
-            if name not in parts and name.removesuffix(ENTRANCE) in parts and name != ENTRANCE
-        }
-        self._wanted = {**self.watched, **self.entered}
-        self._ordering: dict[str, Axes] = {}
-        if any(isinstance(pooling.of(name), str) for name in self._wanted):
-            found = {name: axes_of(part) for name, part in parts.items()}
-            self._ordering = {name: axes for name, axes in found.items() if axes is not None}
-            self.watched = {**{name: parts[name] for name in self._ordering}, **self.watched}
-        self._n_samples = n_samples
-        self._axes = UNKNOWN
-        self.found: dict[str, tuple[Any, Axes, Any]] = {}
-
-    def act(self, name: str, values: Any) -> None:
-        """Keep what entered or left a module."""
-        self._axes = self._ordering.get(name, self._axes)
-        if name not in self._wanted:
-            return
-        if name in self.found:
-            raise LayerError(
-                f"layer {name!r} ran more than once in one forward pass, so it has no single "
-                "activation: use a separate module each time, or choose another layer"
-            )
-        tensor, mask = samples_first(self._wanted[name], values, self._n_samples)
-        self.found[name] = self._keep(tensor, f"layer {name!r}"), self._axes, mask
-
-
-Mark = tuple[int, int, bool]
-"""How many numbers, their hash, and whether they are all the same."""
-
-
-@dataclass
-class Trial:
-    """A forward pass over n samples that finds the head, module by module without children."""
-
-    leaves: dict[str, nn.Module]
-    n_samples: int
-    order: list[str] = field(default_factory=list)
-    unreadable: set[str] = field(default_factory=set)
-    came_in: dict[str, Mark | None] = field(default_factory=dict)
-    came_out: dict[str, Mark | None] = field(default_factory=dict)
-    scores: dict[str, Tensor] = field(default_factory=dict)
-
-    @property
-    def entered(self) -> dict[str, nn.Module]:
-        return {f"{n}{ENTRANCE}": part for n, part in self.leaves.items() if has_weights(part)}
-
-    def act(self, name: str, values: Any) -> None:
-        """Note what enters or leaves a module."""
-        if name not in self.leaves:
-            place = name.removesuffix(ENTRANCE)
-            self.came_in[place] = self._mark(place, values)
-            return
-        is_whole = self._is_table(values)
-        if name in self.order or not is_whole:
-            self.unreadable.add(name)
-        self.order.append(name)
-        self.came_out[name] = self._mark(name, values)
-        if is_whole and values.ndim <= 2:
-            self.scores[name] = values[:ROWS_TO_COMPARE].detach().clone()
-
-    def _mark(self, place: str, values: Any) -> Mark | None:
-        tensor, _ = samples_first(self.leaves[place], values, self.n_samples)
-        return mark(tensor) if self._is_table(tensor) else None
-
-    def _is_table(self, value: Any) -> bool:
-        """Whether a value is a plain tensor with a row for each sample."""
-        is_plain_tensor = isinstance(value, Tensor) and is_plain(value)
-        return is_plain_tensor and value.shape[:1] == (self.n_samples,)
-
-    def find(self, scores: Any, raw: Mark | None) -> tuple[str, str] | None:
-        """The last hidden layer and the head; None if no module has weights.
-
-        scores: as the module returned them. raw: of the layer "input", None if there is none.
-        """
-        weighted = [name for name in self.order if has_weights(self.leaves[name])]
-        if not weighted:
-            return None
-        head = self._find_head(dict.fromkeys(weighted), scores)
-        # Dropout changes nothing in eval mode: take the layer before it.
-        named = [
-            name
-            for name in self.order[: self.order.index(head)]
-            if name not in self.unreadable
-            and not isinstance(self.leaves[name], nn.Dropout | nn.Identity)
-        ]
-        has_rows = head in self.scores or not isinstance(scores, Tensor)
-        readable = head not in self.unreadable and has_rows
-        return self._find_hidden(head, named, raw), head if readable else "output"
-
-    def _find_head(self, weighted: dict[str, None], scores: Any) -> str:
-        if isinstance(scores, Tensor):
-            first = scores[:ROWS_TO_COMPARE]
-            names = [name for name in reversed(weighted) if name in self.scores]
-            alike = [name for name in names if self.scores[name].numel() == first.numel()]
-            for same in (torch.equal, _rank_alike):
-                for name in alike:
-                    if same(self.scores[name].reshape(first.shape), first):
-                        return name
-        return next(reversed(weighted))
-
-    def _find_hidden(self, head: str, named: list[str], raw: Mark | None) -> str:
-        entering = self.came_in.get(head)
-        if entering is None or self.order.count(head) > 1:
-            return named[-1] if named else "input"
-        # Zeros from different modules are alike: then only the module just before may count.
-        for name in reversed(named[-1:] if entering[2] else named):
-            if self.came_out[name] == entering:
-                return name
-        return "input" if raw == entering else f"{head}{ENTRANCE}"
-
-
-def has_weights(part: nn.Module) -> bool:
-    return next(part.parameters(), None) is not None
-
-
-def mark(tensor: Tensor) -> Mark:
-    """The numbers of the first samples, whatever their shape, in a few bytes."""
-    flat = tensor[:ROWS_TO_MARK].detach().reshape(-1).cpu().contiguous()
-    same = bool((flat == flat[:1]).all())
-    return flat.numel(), hash(flat.view(torch.uint8).numpy().tobytes()), same
-
-
-def _rank_alike(values: Tensor, scores: Tensor) -> bool:
-    """Whether the columns, or the rows of a single column, are in the same order."""
-    axis = -1 if scores.ndim == 2 and scores.shape[1] > 1 else 0
-    return torch.equal(values.argsort(dim=axis), scores.argsort(dim=axis))
+    second, last = shape[1] == width, shape[-1] == width
+    if second != last:
+        return last
+    return len(shape) == 3 if part is None else isinstance(part, FEATURES_LAST)
 
 
 def is_plain(tensor: Tensor) -> bool:
@@ -240,11 +74,26 @@ def is_plain(tensor: Tensor) -> bool:
     return dense and not tensor.is_complex() and not tensor.is_quantized
 
 
-def describe(tensor: Tensor) -> str:
-    """A tensor in an error."""
-    if tensor.is_nested:
+def describe(value: Any) -> str:
+    """A tensor, or what came in its place, in an error."""
+    if not isinstance(value, Tensor):
+        return type(value).__name__
+    if value.is_nested:
         return "a nested tensor"
-    return f"{tensor.dtype}, {tensor.layout}, {tuple(tensor.shape)} on {tensor.device}"
+    return f"{value.dtype}, {value.layout}, {tuple(value.shape)} on {value.device}"
+
+
+def to_array(output: Any, what: str) -> Any:
+    """A copy of a tensor as an array, which no later in-place operation can change."""
+    if not isinstance(output, Tensor) or not is_plain(output):
+        raise LayerError(
+            f"{what} must be a dense tensor of real numbers; got {describe(output)}: choose "
+            "another layer, or wrap the module so that it returns one"
+        )
+    wide = torch.float64 if output.dtype == torch.float64 else torch.float32
+    if output.dtype == wide and output.device.type == "cpu":  # numpy copies with less around it
+        return output.detach().numpy().copy("K")
+    return output.detach().to("cpu", wide, copy=True).numpy()
 
 
 def first_tensor(values: Any) -> Any:
@@ -255,15 +104,8 @@ def first_tensor(values: Any) -> Any:
     """
     if isinstance(values, Tensor | PackedSequence):
         return values
-    if isinstance(values, Mapping):
-        parts = list(values.values())
-    elif isinstance(values, tuple | list):
-        parts = list(values)
-    elif is_dataclass(values) and not isinstance(values, type):
-        parts = [getattr(values, each.name) for each in fields(values)]
-    else:
-        return values
-    found = map(first_tensor, parts)
+    several = isinstance(values, Mapping | tuple | list) or is_dataclass(values)
+    found = map(first_tensor, outputs_of(values).values() if several else ())
     return next((each for each in found if isinstance(each, Tensor | PackedSequence)), values)
 
 
@@ -287,16 +129,136 @@ def samples_first(part: nn.Module, values: Any, n_samples: int) -> tuple[Any, An
     return padded, (torch.arange(padded.shape[1]) < lengths[:, None]).numpy()
 
 
-def to_array(output: Any, what: str) -> Any:
-    """A copy of a tensor as an array, which no later in-place operation can change."""
-    is_tensor = isinstance(output, Tensor)
-    if not is_tensor or not is_plain(output):
-        got = describe(output) if is_tensor else type(output).__name__
-        raise LayerError(
-            f"{what} must be a dense tensor of real numbers; got {got}: choose another layer, or "
-            "wrap the module so that it returns one"
-        )
-    wide = torch.float64 if output.dtype == torch.float64 else torch.float32
-    if output.dtype == wide and output.device.type == "cpu":  # numpy copies with less around it
-        return output.detach().numpy().copy("K")
-    return output.detach().to("cpu", wide, copy=True).numpy()
+class LayerReading:
+    """Reads some layers of a module during a pass over n samples.
+
+    keep: makes the copy of a tensor, whose name in errors it gets, that is kept. In a pass `act` is
+    called after a module in `watched` ran, and before one in `entered` runs. found: by layer its
+    activations, the last module that has an order of axes, and the mask of a layer with its own.
+    """
+
+    def __init__(
+        self,
+        parts: Mapping[str, nn.Module],
+        layers: Sequence[str],
+        pooling: Pooling,
+        n_samples: int,
+        keep: Callable[[Any, str], Any] = to_array,
+    ) -> None:
+        self._keep, self._n_samples = keep, n_samples
+        left = {name: parts[name] for name in layers if name in parts}
+        self.entered = {
+            name: parts[name.removesuffix(ENTRANCE)]
+            for name in layers
+            if name not in parts and name.removesuffix(ENTRANCE) in parts
+        }
+        self.wanted = left | self.entered
+        self._ordered: dict[str, nn.Module] = {}
+        if any(isinstance(pooling.of(name), str) for name in self.wanted):
+            kinds = (*CHANNELS_FIRST, *FEATURES_LAST)
+            self._ordered = {name: part for name, part in parts.items() if isinstance(part, kinds)}
+        self.watched = self._ordered | left
+        self._last: nn.Module | None = None
+        self.found: dict[str, tuple[Any, nn.Module | None, Any]] = {}
+
+    def act(self, name: str, values: Any) -> None:
+        self._last = self._ordered.get(name, self._last)
+        if name not in self.wanted:
+            return
+        if name in self.found:
+            raise LayerError(
+                f"layer {name!r} ran more than once in one forward pass, so it has no single "
+                "activation: use a separate module each time, or choose another layer"
+            )
+        tensor, mask = samples_first(self.wanted[name], values, self._n_samples)
+        self.found[name] = self._keep(tensor, f"layer {name!r}"), self._last, mask
+
+
+Mark = tuple[int, int, bool]
+"""How many numbers, their hash, and whether they are all the same."""
+
+
+def mark(tensor: Tensor) -> Mark:
+    """The numbers of the first samples, whatever their shape, in a few bytes."""
+    flat = tensor[:ROWS_TO_MARK].detach().reshape(-1).cpu().contiguous()
+    same = bool((flat == flat[:1]).all())
+    return flat.numel(), hash(flat.view(torch.uint8).numpy().tobytes()), same
+
+
+class Trial:
+    """Finds the head in a pass over n samples, among the modules without children.
+
+    raw: the layer "input", before the pass, which may overwrite it; None if there is none.
+    """
+
+    def __init__(self, parts: Mapping[str, nn.Module], n_samples: int, raw: Tensor | None) -> None:
+        self._raw = None if raw is None else mark(raw)
+        self.watched = {name: part for name, part in parts.items() if not list(part.children())}
+        weighted = (name for name, part in self.watched.items() if list(part.parameters()))
+        self.entered = {f"{name}{ENTRANCE}": parts[name] for name in weighted}
+        self._n_samples = n_samples
+        self._order: list[str] = []
+        self._unreadable: set[str] = set()
+        self._marks: dict[str, Mark | None] = {}
+        self._tables: dict[str, Tensor] = {}
+
+    def act(self, name: str, values: Any) -> None:
+        part = (self.entered if name in self.entered else self.watched)[name]
+        tensor, _ = samples_first(part, values, self._n_samples)
+        self._marks[name] = mark(tensor) if self._has_rows(tensor) else None
+        if name in self.entered:
+            return
+        if name in self._order or not self._has_rows(values):
+            self._unreadable.add(name)
+        self._order.append(name)
+        if self._has_rows(values) and values.ndim <= 2:
+            self._tables[name] = values[:ROWS_TO_COMPARE].detach().clone()
+
+    def _has_rows(self, value: Any) -> bool:
+        """Whether a value is a plain tensor with a row for each sample."""
+        is_plain_tensor = isinstance(value, Tensor) and is_plain(value)
+        return is_plain_tensor and value.shape[:1] == (self._n_samples,)
+
+    def find(self, scores: Any) -> tuple[str, str] | None:
+        """The last hidden layer and the head of a module that returned these scores; None if no
+        part of it has weights.
+        """
+        weighted = [name for name in self._order if f"{name}{ENTRANCE}" in self.entered]
+        if not weighted:
+            return None
+        head = self._find_head(dict.fromkeys(weighted), scores)
+        has_rows = head in self._tables or not isinstance(scores, Tensor)
+        shown = head if has_rows and head not in self._unreadable else OUTPUT
+        # Dropout changes nothing in eval mode: take the layer before it.
+        named = [
+            name
+            for name in self._order[: self._order.index(head)]
+            if name not in self._unreadable
+            and not isinstance(self.watched[name], nn.Dropout | nn.Identity)
+        ]
+        entrance = f"{head}{ENTRANCE}"
+        entering = self._marks.get(entrance)
+        if entering is None or self._order.count(head) > 1:
+            return (named[-1] if named else INPUT), shown
+        # Zeros from different modules are alike: then only the module just before may count.
+        for name in reversed(named[-1:] if entering[2] else named):
+            if self._marks[name] == entering:
+                return name, shown
+        return (INPUT if self._raw == entering else entrance), shown
+
+    def _find_head(self, weighted: dict[str, None], scores: Any) -> str:
+        if isinstance(scores, Tensor):
+            first = scores[:ROWS_TO_COMPARE]
+            names = [name for name in reversed(weighted) if name in self._tables]
+            alike = [name for name in names if self._tables[name].numel() == first.numel()]
+            for same in (torch.equal, _rank_alike):
+                for name in alike:
+                    if same(self._tables[name].reshape(first.shape), first):
+                        return name
+        return next(reversed(weighted))
+
+
+def _rank_alike(values: Tensor, scores: Tensor) -> bool:
+    """Whether the columns, or the rows of a single column, are in the same order."""
+    axis = -1 if scores.ndim == 2 and scores.shape[1] > 1 else 0
+    return torch.equal(values.argsort(dim=axis), scores.argsort(dim=axis))

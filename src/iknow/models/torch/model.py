@@ -14,7 +14,7 @@ which add in another order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -26,12 +26,12 @@ from iknow.core.arrays import Bools
 from iknow.core.robustness import Sensitivity
 from iknow.errors import IknowError, LayerError, RefusedError
 from iknow.models.inputs import Fields, Sizes
-from iknow.models.model import Layer, check_layers, check_type
-from iknow.models.network import ENTRANCE, INPUT, OUTPUT, Network, Pass, Read
-from iknow.models.pooling import WHOLE, Pool
+from iknow.models.model import Layer, check_type
+from iknow.models.network import INPUT, OUTPUT, Network, Pass, Read
+from iknow.models.pooling import PoolOption
 from iknow.models.scores import ScoresOption, find_output
 from iknow.models.torch import inputs as given
-from iknow.models.torch.layers import Reading, Trial, mark, readable_parts, to_array
+from iknow.models.torch.layers import LayerReading, Trial, features_last, readable_parts, to_array
 from iknow.models.torch.passes import copy_at_rest, forward_pass
 
 FAILURES = (RuntimeError, ValueError, IndexError, AssertionError)
@@ -57,14 +57,12 @@ class TorchModel(Network):
     """
 
     def __init__(
-        self,
-        module: nn.Module,
-        *,
-        pool: Pool | Mapping[str, Pool] | None = None,
-        scores: ScoresOption = None,
+        self, module: nn.Module, *, pool: PoolOption = None, scores: ScoresOption = None
     ) -> None:
         super().__init__(pool, scores)
         self.module = _unwrap(module)
+        if isinstance(self.module, torch.jit.ScriptModule):
+            self._hint = " (TorchScript, whose inside cannot be read)"
 
     @property
     def is_elsewhere(self) -> bool:
@@ -75,21 +73,17 @@ class TorchModel(Network):
 
     def layers(self, batch: Any) -> tuple[Layer, ...]:
         """Describe the input if a `batch` is one array of numbers, what enters the head, and the
-        head, the last layer with weights.
-
-        TorchScript hides what enters its head: its output stands for it.
+        head. TorchScript hides what enters its head: its output stands for it.
         """
         tensors, _ = self._take(batch)
         parts = readable_parts(self.module)
-        trial = Trial({n: m for n, m in parts.items() if not list(m.children())}, len(tensors))
-        raw = given.raw_input(tensors)
-        start = None if raw is None else mark(raw)
-        returned = self._forward(tensors, trial.leaves, trial.act, trial.entered)
+        trial = Trial(parts, len(tensors), given.raw_input(tensors))
+        returned = self._forward(tensors, trial)
         scores = find_output(returned, self.scores, len(tensors), self._name)
         if isinstance(self.module, torch.jit.ScriptModule):
-            names = [INPUT] if given.is_measurable(tensors) else []
-            return tuple(Layer(name, "hidden") for name in [*names, OUTPUT])
-        hidden, head = trial.find(scores, start) or (INPUT, OUTPUT)
+            names = (INPUT, OUTPUT) if given.is_measurable(tensors) else (OUTPUT,)
+            return tuple(Layer(name, "hidden") for name in names)
+        hidden, head = trial.find(scores) or (INPUT, OUTPUT)
         return describe_layers(hidden, head, tensors, parts)
 
     def sensitivity(self, layer: str, inputs: Sizes) -> Sensitivity:
@@ -116,50 +110,37 @@ class TorchModel(Network):
     def _take(self, batch: Any) -> tuple[Fields, Bools | None]:
         return given.to_tensors(batch, self.module)
 
-    def _locate(self, layers: Sequence[str]) -> dict[str, nn.Module]:
-        parts = readable_parts(self.module)
-        plain = [layer for layer in layers if layer.removesuffix(ENTRANCE) not in parts]
-        if not (set(plain).difference(WHOLE) or self.pooling.is_by_layer):
-            return parts  # to list all names takes longer than a small module
-        listed = list(dict.fromkeys([INPUT, *parts, OUTPUT]))
-        script = isinstance(self.module, torch.jit.ScriptModule)
-        kind = f"{self._name} (TorchScript, whose inside cannot be read)" if script else self._name
-        check_layers(plain, listed, kind)
-        self.pooling.check_names([*listed, *(f"{name}{ENTRANCE}" for name in parts)], self._name)
-        return parts
+    def _places(self) -> dict[str, nn.Module]:
+        return readable_parts(self.module)
 
     def _run(self, tensors: Fields, layers: Sequence[str], parts: Mapping[str, nn.Module]) -> Pass:
-        reading = Reading(parts, layers, self.pooling, len(tensors))
-        mask, found = given.find_mask(tensors), {}
-        if INPUT in layers and INPUT not in parts:  # before the module runs: it may overwrite
-            found[INPUT] = Read(read_input(tensors))
-        returned = self._forward(tensors, reading.watched, reading.act, reading.entered)
+        reading = LayerReading(parts, layers, self.pooling, len(tensors))
+        returned = self._forward(tensors, reading)
         scores = self._read_scores(returned, len(tensors))
-        for layer, (values, axes, own) in reading.found.items():
-            found[layer] = Read(values, axes.features_last(values.shape), own)
-        for layer in layers:
-            if layer not in found and (layer != OUTPUT or layer in parts):
-                raise LayerError(
-                    f"layer {layer!r} of {self._name} did not run in the forward pass: "
-                    "choose one that does"
-                )
-        return Pass(scores, found, mask)
+        if missing := [layer for layer in reading.wanted if layer not in reading.found]:
+            raise LayerError(
+                f"layer {missing[0]!r} of {self._name} did not run in the forward pass: choose one "
+                "that does"
+            )
+        reads = {
+            layer: Read(values, features_last(last, values.shape), mask)
+            for layer, (values, last, mask) in reading.found.items()
+        }
+        return Pass(scores, reads)
+
+    def _as_array(self, values: Any, what: str) -> Any:
+        return to_array(values, what)
 
     def _read_scores(self, returned: Any, n_samples: int) -> Any:
         output = find_output(returned, self.scores, n_samples, self._name)
         is_array = isinstance(output, np.ndarray)
         return output if is_array else to_array(output, f"the output of {self._name}")
 
-    def _forward(
-        self,
-        tensors: Fields,
-        watched: Mapping[str, nn.Module],
-        act: Callable[[str, Any], None],
-        entered: Mapping[str, nn.Module],
-    ) -> Any:
+    def _forward(self, tensors: Fields, watch: LayerReading | Trial) -> Any:
         """All that the module returns."""
         placed, named = given.arguments(tensors, self.module)
-        with forward_pass(self.module, watched, act, entered), running(self._name, tensors):
+        hooks = forward_pass(self.module, watch.watched, watch.act, watch.entered)
+        with hooks, running(self._name, tensors):
             try:
                 return self.module(*placed, **named)
             except TypeError:
@@ -189,25 +170,11 @@ def running(
 def describe_layers(
     hidden: str, head: str, tensors: Fields, parts: Container[str]
 ) -> tuple[Layer, ...]:
-    """The input, if it can be measured, what enters the head, and the head.
-
-    parts: names of the modules that are layers.
-    """
+    """The input, if it can be measured, what enters the head, and the head; parts: other layers."""
     found = [Layer(INPUT, "input")] if given.is_measurable(tensors) else []
     if hidden != INPUT or (not found and INPUT in parts):
         found.append(Layer(hidden, "hidden"))
     return (*found, Layer(head, "output"))
-
-
-def read_input(tensors: Fields) -> Any:
-    """The layer "input" as an array."""
-    raw = given.raw_input(tensors)
-    if raw is None:
-        raise LayerError(
-            f"inputs in several arrays ({', '.join(tensors.arrays)}) have no single layer 'input': "
-            "choose another layer"
-        )
-    return to_array(raw, "the input")
 
 
 def _unwrap(module: Any) -> Any:

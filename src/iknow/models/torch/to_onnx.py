@@ -24,11 +24,11 @@ from iknow.core.text import name as shown_name
 from iknow.errors import ExportError, IknowError
 from iknow.models.export import BELIEF, LAYER, SCORES
 from iknow.models.inputs import Fields
-from iknow.models.network import ENTRANCE, MASK
+from iknow.models.network import ENTRANCE, MASK, find_mask
 from iknow.models.pooling import Pool, pool_places
-from iknow.models.scores import find_output, meaning_of
+from iknow.models.scores import find_output, split
 from iknow.models.torch import inputs as given
-from iknow.models.torch.layers import Reading, readable_parts
+from iknow.models.torch.layers import LayerReading, readable_parts
 from iknow.models.torch.model import TorchModel
 from iknow.models.torch.passes import copy_at_rest, forward_pass
 
@@ -105,14 +105,14 @@ class Readout(nn.Module):
         cast = [t.to(self._precision) if t.is_floating_point() else t for t in tensors]
         fields, layers = Fields(dict(zip(self._names, cast, strict=True))), (*self._features_last,)
         pooling, n = self._model.pooling, tensors[0].shape[0]
-        reading = Reading(readable_parts(self.module), layers, pooling, n, keep=_keep)
+        reading = LayerReading(readable_parts(self.module), layers, pooling, n, keep=_keep)
         raw = given.raw_input(fields)
         found: dict[str, Any] = {} if raw is None else {"input": raw.clone()}
         placed, named = given.arguments(fields, self.module)
         with forward_pass(self.module, reading.watched, reading.act, reading.entered):
             returned = self.module(*placed, **named)
         output = find_output(returned, self._model.scores, n, type(self.module).__name__)
-        scores = _as_columns(output, meaning_of(self._model.scores))
+        scores = _as_columns(output, split(self._model.scores)[1])
         found |= {"output": scores, **{layer: read[0] for layer, read in reading.found.items()}}
         mask = fields.arrays.get(MASK)
         mask = mask if mask is not None and mask.ndim == 2 else None
@@ -142,7 +142,7 @@ def _find_axes(model: TorchModel, layers: Sequence[str], tensors: Fields) -> dic
     parts = model._locate(layers)
     model._ask(tensors.copy(), layers, parts)  # it raises what is wrong with a layer
     found = model._run(tensors.copy(), layers, parts)
-    mask, last = found.mask, dict.fromkeys(layers, True)
+    mask, last = find_mask(tensors), dict.fromkeys(layers, True)
     for layer, read in found.layers.items():
         if layer.removesuffix(ENTRANCE) not in parts:
             continue
