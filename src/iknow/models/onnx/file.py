@@ -30,10 +30,6 @@ from iknow.core.text import shown
 from iknow.errors import InputError
 from iknow.models.onnx.roles import TEXT, Declared, Graph, Node
 
-TOO_LARGE = (
-    "the ONNX model takes more than 2 GB, which no protobuf message can: save it by "
-    "onnx.save(model, path, save_as_external_data=True) and give the path"
-)
 # Compiled contexts of accelerators are files; the others run what they name, in some builds.
 UNSAFE = {"EPContext", "Snpe", "PyOp", "PythonOp", "PythonOpGrad", "ATen", "TritonOp"}
 IN_PLACE_OF_A_FILE = "_MEM_ADDR_"  # onnxruntime takes it for an address in memory
@@ -121,25 +117,24 @@ def _serialize(model: Any) -> bytes:
     try:
         return bytes(model.SerializeToString())
     except Exception as error:  # protobuf's own error, or a ValueError
-        raise InputError(f"{TOO_LARGE} ({error})") from error
+        raise InputError(
+            "the ONNX model takes more than 2 GB, which no protobuf message can: save it by "
+            f"onnx.save(model, path, save_as_external_data=True) and give the path ({error})"
+        ) from error
 
 
 def _parse(content: bytes, name: str) -> Any:
     try:
         parsed = ModelProto.FromString(content)
-    except Exception as error:  # protobuf's own error
-        raise InputError(
-            f"{name} is damaged or no ONNX model: it cannot be read as one ({error})"
-        ) from error
-    if not parsed.HasField("graph"):
-        raise InputError(f"{name} is damaged or no ONNX model: it has no graph")
+        if not parsed.HasField("graph"):
+            raise ValueError("it has no graph")
+    except Exception as error:  # protobuf's own error, too
+        raise InputError(f"{name} is damaged or no ONNX model: {error}") from error
     return parsed
 
 
 def _messages(model: Any) -> Iterator[Any]:
-    """A message and all messages inside it, but for those in tensors, which hold no further ones
-    of interest, and whose bytes would be copied.
-    """
+    """A message and all inside it, but for what is in tensors, whose bytes would be copied."""
     waiting = [model]
     while waiting:
         each = waiting.pop()

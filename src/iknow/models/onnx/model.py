@@ -75,8 +75,8 @@ class OnnxModel(Network):
         places = self._locate(only or ())
         self.pooling.check_names((INPUT, OUTPUT, *self.tensors), self._name)
         self._roles = find_roles(self._graph, self.scores, self._name)
-        needed = None if only is None else self._needed(places.values())
-        self._session = Session(self._file, device, needed)
+        reads = None if only is None else [*places.values(), self._roles.scores or ""]
+        self._session = Session(self._file, device, reads)
 
     @property
     def _name(self) -> str:
@@ -212,7 +212,8 @@ class OnnxModel(Network):
     def _run(self, batch: Batch, layers: Sequence[str], places: Mapping[str, str]) -> Pass:
         roles, function = self._roles, self.scores
         outputs = [] if roles.scores else [each.name for each in self._graph.outputs]
-        needed = self._needed(places[layer] for layer in layers)
+        inside = [places[each] for each in layers if places[each] in self._graph.makers]
+        needed = [*inside, *filter(None, (roles.scores, roles.label))]
         tensors, optional = [*dict.fromkeys([*needed, *outputs])], set(outputs) - set(needed)
         feeds = feed(batch, self._graph)
         found: dict[Any, Any] = self._session.run_all(tensors, feeds, len(batch), optional) | feeds
@@ -237,24 +238,16 @@ class OnnxModel(Network):
         belief = self._codes(found[roles.label], scores) if roles.label else None
         return Pass(scores, read, mask, belief)
 
-    def _needed(self, places: Iterable[str]) -> list[str]:
-        """The tensors to compute for layers, of which these are the places, and for the answer."""
-        inside = [each for each in places if each in self._graph.makers]
-        return [*inside, *(each for each in (self._roles.scores, self._roles.label) if each)]
-
     def _codes(self, labels: Any, scores: Any) -> Ints | None:
         """The positions of predicted labels among the classes, of shape (n,)."""
         classes, said = np.array(self._roles.classes), np.asarray(labels)
-        if said.size != len(said):
+        flat = said.astype(str).ravel() if said.dtype.kind == "O" else said.ravel()
+        codes = positions_of(flat, classes)
+        if len(flat) != len(said) or (codes == UNKNOWN).any():
             raise InputError(
-                f"{self._name} must predict one label per sample; got shape {said.shape}"
-            )
-        said = said.astype(str).ravel() if said.dtype.kind == "O" else said.ravel()
-        codes = positions_of(said, classes)
-        if (codes == UNKNOWN).any():
-            raise InputError(
-                f"{self._name} must predict one of its classes, {names(classes.tolist())}; got "
-                f"{shown(said[codes == UNKNOWN][0])}"
+                f"{self._name} must predict one of its classes, {names(classes.tolist())}, one "
+                f"label per sample; got shape {said.shape}, with "
+                f"{names(flat[codes == UNKNOWN].tolist(), 1)} as unknown labels"
             )
         return codes
 
@@ -273,30 +266,23 @@ def _by_input(batch: Batch, graph: Graph) -> list[tuple[Declared, NDArray[Any]]]
 def _cast(values: NDArray[Any], declared: Declared) -> NDArray[Any]:
     """Values in the type of an input, if nothing but rounding is lost."""
     if declared.kind == TEXT:
-        if strange := [each for each in values.ravel().tolist() if not isinstance(each, str)]:
-            raise RefusedError(
-                f"input {declared} takes text; got {shown(strange[0], 60)} of type "
-                f"{type(strange[0]).__name__}"
+        cast, strange = values.astype(object), [v for v in values.flat if not isinstance(v, str)]
+    else:
+        dtype = np.dtype(np.sctypeDict.get(declared.kind, object))  # none for sequences and maps
+        if dtype.kind not in NUMERIC_KINDS:
+            raise InputError(
+                f"input {declared} takes neither numbers that numpy has nor text: export the model "
+                "with inputs of float32"
             )
-        return values.astype(object)
-    try:
-        dtype = np.dtype(declared.kind)
-    except TypeError:  # a sequence, a map
-        dtype = np.dtype(object)
-    if dtype.kind not in NUMERIC_KINDS:
-        raise InputError(
-            f"input {declared} takes neither numbers that numpy has nor text: export the model "
-            "with inputs of float32"
-        )
-    with np.errstate(over="ignore", invalid="ignore"):  # what becomes infinite is marked
-        cast = np.ascontiguousarray(values, dtype=dtype)
-    if declared.is_float:
-        return cast
-    # Compared as numbers: numpy would say that -1 equals what uint64 makes of it.
-    lost = (cast != values) | ((cast < 0) != (values < 0))
-    if lost.any():
+        with np.errstate(over="ignore", invalid="ignore"):  # what becomes infinite is marked
+            cast = np.ascontiguousarray(values, dtype=dtype)
+        if declared.is_float:
+            return cast
+        # Compared as numbers: numpy would say that -1 equals what uint64 makes of it.
+        strange = values[(cast != values) | ((cast < 0) != (values < 0))].tolist()
+    if strange:
         raise RefusedError(
-            f"input {declared} takes {declared.kind}, and {shown(values[lost][0].item())} is no "
-            "such number"
+            f"input {declared} takes {declared.kind}; got {shown(strange[0], 60)} of type "
+            f"{type(strange[0]).__name__}"
         )
     return cast

@@ -23,6 +23,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 # As it is imported, onnxruntime would write an id of this machine into the user's cache, and report
@@ -61,7 +62,8 @@ class Session:
         self.file, self.device, self.only = file, device, only
         self._provider = find_provider(device)
         self._lock = Lock()
-        self._reads = {output.name for output in file.graph.outputs}.union(only or ())
+        inside = [each for each in only or () if each in file.graph.makers]
+        self._reads = {*inside, *(output.name for output in file.graph.outputs)}
         self._session: Any = None
         _all.add(self)
 
@@ -85,7 +87,11 @@ class Session:
                         f"{shown(name)} of {self.file.name} has {got} for {len(rows)} samples, and "
                         "must have one row for each: choose another tensor"
                     )
-        return {name: _join(each) for name, each in parts.items() if each}
+        return {
+            name: [*chain(*each)] if isinstance(each[0], list) else np.concatenate(each)
+            for name, each in parts.items()
+            if each
+        }
 
     def run(self, tensors: Sequence[str], feeds: Mapping[str, Any]) -> list[Any]:
         """Return these tensors, as arrays, for inputs by name."""
@@ -107,18 +113,14 @@ class Session:
 
     def _batches(self, n: int) -> Iterator[tuple[Ints, int]]:
         """The rows of each batch, and how many of them are new."""
-        name, inputs = self.file.name, self.file.graph.inputs
+        inputs = self.file.graph.inputs
         fixed = {each.shape[0] for each in inputs if each.shape} - {None}
-        if len(fixed) > 1:
-            raise InputError(
-                f"the inputs of {name} must all have samples along their first axis; they are "
-                f"{listed(inputs)}"
-            )
         size = next(iter(fixed), None)
-        if size is not None and size > LARGEST_BATCH:
+        if len(fixed) > 1 or (size is not None and size > LARGEST_BATCH):
             raise InputError(
-                f"{name} takes batches of {size:,} samples and no others: export it with a batch "
-                f"size that may vary, or one of at most {LARGEST_BATCH:,}"
+                f"{self.file.name} must take any number of samples along the first axis of all "
+                f"inputs, or one up to {LARGEST_BATCH:,}; it takes {listed(inputs)}: export it "
+                "with a batch size that may vary"
             )
         step = size or (AT_ONCE if self.device in (None, "cpu") else AT_ONCE_ELSEWHERE)
         if not SCALES_BY_BATCH.isdisjoint(self.file.graph.ops):
@@ -174,12 +176,6 @@ def find_provider(device: str | None) -> tuple[str, dict[str, str]]:
         )
     # On the CPU and on a GPU a number must be the same to the last few places.
     return known[kind], {"device_id": number or "0", "use_tf32": "0"} if kind == "cuda" else {}
-
-
-def _join(parts: list[Any]) -> Any:
-    if isinstance(parts[0], np.ndarray):
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
-    return [each for part in parts for each in part]
 
 
 _all: weakref.WeakSet[Session] = weakref.WeakSet()
