@@ -29,7 +29,7 @@ from iknow import Ball, EpistemicClassifier, Nearest
 from iknow.core.robustness import Movement, Sensitivity
 from iknow.errors import LayerError
 from iknow.metrics import Minkowski, Weighted
-from iknow.metrics.sklearn import mlp_lipschitz
+from iknow.metrics.lipschitz_sklearn import mlp_lipschitz
 from iknow.models import PrecomputedModel, SklearnModel, TorchModel
 
 X, Y = load_iris(return_X_y=True)
@@ -377,7 +377,7 @@ def test_a_bound_that_real_inputs_break_certifies_nothing():
 
 def test_bounds_are_found_once_and_only_on_request(module, monkeypatch):
     calls = []
-    from iknow.metrics.torch import module as metrics
+    from iknow.metrics import lipschitz_torch as metrics
 
     real = metrics.sensitivities
     monkeypatch.setattr(metrics, "sensitivities", lambda *args: calls.append(args) or real(*args))

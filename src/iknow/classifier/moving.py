@@ -37,9 +37,8 @@ from iknow.core.robustness import FURTHEST, Movement, Sensitivity
 from iknow.core.rule import promise_of
 from iknow.errors import IknowError, LayerError
 from iknow.explain.on_request import OnRequest
-from iknow.metrics.lipschitz import FLOAT32_ROUNDING, ROUND_UP
+from iknow.metrics.lipschitz import FLOAT32_ROUNDING, ROUND_UP, SMALLEST
 from iknow.metrics.metric import Minkowski, check_promises, lp_norms
-from iknow.metrics.rounding import SMALLEST
 from iknow.models.inputs import Sizes, as_rows, norms
 from iknow.models.model import Model, promised_sensitivity
 from iknow.search.layer import LayerIndex
@@ -85,15 +84,13 @@ class Mover:
         queries = None if self.activations is None else self.activations[layer][positions]
         metric = _measure(index, queries)
         stretch = metric.stretch / (1 - bound.relative_rounding)
-        off = np.full(len(positions), bound.rounding)
-        if bound.rounding_per_length and self.sizes.lengths is not None:
-            off += bound.rounding_per_length * self.sizes.lengths[positions]
-        if queries is not None:
-            off += bound.relative_rounding * norms(queries)
+        # `_check_known` saw that what is not known does not count.
+        lengths = self.sizes.lengths
+        lengths = np.zeros(len(positions)) if lengths is None else lengths[positions]
         with np.errstate(invalid="ignore"):  # no bound times no error
+            off = bound.off(lengths, 0.0 if queries is None else norms(queries))
             lost = stretch * off + metric.rounding + SMALLEST * math.sqrt(index.n_features)
-        if self.sizes.lengths is not None:
-            lost[self.sizes.lengths[positions] > FURTHEST] = np.inf
+        lost[lengths > FURTHEST] = np.inf
         return _movement(
             (bound.lipschitz + bound.rounding_per_length) * ROUND_UP,
             stretch,
@@ -146,9 +143,7 @@ class Mover:
         now = observation.activations[layer].astype(np.float64)
         before = self.activations[layer][: len(now)].astype(np.float64)
         inputs, lengths = as_rows(self.sizes.probe), self.sizes.lengths[: len(now)]
-        off = bound.rounding + bound.rounding_per_length * lengths
-        off += bound.relative_rounding * norms(before) + SMALLEST * math.sqrt(now.shape[1])
-        off *= ROUND_UP
+        off = (bound.off(lengths, norms(before)) + SMALLEST * math.sqrt(now.shape[1])) * ROUND_UP
         usable = np.isfinite(lengths) & ~observation.invalid
         if (norms(now - before) > 2 * off * ROUND_UP**2)[usable].any():
             raise LayerError(

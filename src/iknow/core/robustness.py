@@ -58,6 +58,11 @@ class Sensitivity:
     rounding_per_length: float = 0.0
     relative_rounding: float = 0.0
 
+    def off(self, lengths: Any = 0.0, sizes: Any = 0.0) -> Any:
+        """How far H(x) can be from h(x), given `lengths`, |x|₂, and `sizes`, |H(x)|₂, both (n,)."""
+        fixed = self.rounding + self.rounding_per_length * lengths
+        return fixed + self.relative_rounding * sizes
+
 
 @dataclass(frozen=True, eq=False)
 class Movement:

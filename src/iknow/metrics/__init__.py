@@ -22,12 +22,12 @@ from iknow.metrics.weighted import Weighted, weighted_metric
 from iknow.metrics.whitened import Whitened
 
 if TYPE_CHECKING:
-    from iknow.metrics.sklearn import mlp_lipschitz, sensitivity_of
-    from iknow.metrics.torch.module import lipschitz_constants, sensitivities
+    from iknow.metrics.lipschitz_sklearn import mlp_lipschitz, sensitivity_of
+    from iknow.metrics.lipschitz_torch import lipschitz_constants, sensitivities
 
 LAZY = {  # so that torch loads on first use
-    **dict.fromkeys(("lipschitz_constants", "sensitivities"), "iknow.metrics.torch.module"),
-    **dict.fromkeys(("mlp_lipschitz", "sensitivity_of"), "iknow.metrics.sklearn"),
+    **dict.fromkeys(("lipschitz_constants", "sensitivities"), "iknow.metrics.lipschitz_torch"),
+    **dict.fromkeys(("mlp_lipschitz", "sensitivity_of"), "iknow.metrics.lipschitz_sklearn"),
 }
 
 __all__ = [

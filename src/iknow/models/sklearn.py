@@ -147,7 +147,7 @@ class SklearnModel(Model):
         if inputs.dtype is None or len(inputs.shape) != 1:
             raise LayerError("nothing is known about inputs other than a 2D array")
         # It loads much of scikit-learn, and only certificates need it.
-        from iknow.metrics.sklearn import sensitivity_of
+        from iknow.metrics.lipschitz_sklearn import sensitivity_of
 
         return sensitivity_of(self.estimator, layer, inputs.dtype, inputs.shape[0])
 

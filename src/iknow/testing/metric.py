@@ -23,8 +23,8 @@ import numpy as np
 
 from iknow.core.arrays import Floats
 from iknow.errors import LayerError
+from iknow.metrics.lipschitz import SMALLEST
 from iknow.metrics.metric import Metric, check_promises, metric_from_dict, metric_to_dict
-from iknow.metrics.rounding import SMALLEST
 
 SIZES = (1e-6, 1.0, 1e3, 1e6)
 STEPS = 150

@@ -22,7 +22,7 @@ import pytest
 from iknow.core.arrays import Floats
 from iknow.core.robustness import Sensitivity
 from iknow.errors import IknowError, LayerError
-from iknow.metrics.rounding import SMALLEST
+from iknow.metrics.lipschitz import SMALLEST
 from iknow.models.inputs import measure, norms
 from iknow.models.model import Layer, Model, Observation, promised_sensitivity
 
@@ -153,6 +153,5 @@ def _is_of_floats(inputs: Any) -> bool:
 
 
 def _rounding(bound: Sensitivity, inputs: Any, activations: Any) -> Floats:
-    off = bound.rounding + bound.rounding_per_length * norms(inputs)
-    off = off + bound.relative_rounding * norms(activations)
+    off: Floats = bound.off(norms(inputs), norms(activations))
     return off + SMALLEST * math.sqrt(activations.shape[1])

@@ -10,23 +10,11 @@ from iknow.models import FunctionModel, PrecomputedModel, TorchModel
 from iknow.models.export import to_onnx
 from iknow.models.onnx import PortableModel
 from iknow.models.pooling import Pooling
-from iknow.models.torch import to_onnx as exporting
-from iknow.models.torch.traced import pool
+from iknow.models.torch.to_onnx import pool
+from tests.models.export.comparing import quick
 
 SIGNS = torch.tensor([-1.0, 0.5, 1.0])
 rng = np.random.default_rng(0)
-
-
-@pytest.fixture
-def traced(monkeypatch):
-    """Trace alone: torch.export takes seconds to load."""
-    monkeypatch.setattr(exporting, "WAYS", {"tracing": exporting.export_trace})
-
-
-@pytest.fixture
-def proven(monkeypatch):
-    """torch.export alone."""
-    monkeypatch.setattr(exporting, "WAYS", {"torch.export": exporting.export_program})
 
 
 class TwoInputs(nn.Module):
@@ -137,18 +125,12 @@ def made(case):
     return make(), inputs, layers
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_a_trace_says_what_the_module_says(traced, case):
+@pytest.mark.parametrize("case", quick(CASES, ["dense", "pooled", "logit by name"]))
+def test_a_graph_says_what_the_module_says(case):
     check(*made(case))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("case", ["dense", "pooled", "logit by name", "chance by place"])
-def test_a_program_says_what_the_module_says(proven, case):
-    check(*made(case))
-
-
-def test_a_graph_returns_what_torch_computes(traced):
+def test_a_graph_returns_what_torch_computes():
     torch.manual_seed(0)
     module, x = dense().eval(), floats(5, 4)
     portable = check(TorchModel(module), x, ("1", "output"))
@@ -182,13 +164,13 @@ def test_torch_pools_as_arrays_are_pooled(way, shape):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["mean", "last"])
-def test_tokens_that_are_hidden_never_count(proven, way):
+def test_tokens_that_are_hidden_never_count(way):
     torch.manual_seed(0)
     model = TorchModel(Text(), pool=way)
     check(model, tokens(7, 6), ("block", "output"), others=[tokens(3, 9), tokens(2, 1)])
 
 
-def test_the_module_is_left_as_it_was(traced):
+def test_the_module_is_left_as_it_was():
     module = dense().train()
     before = {name: values.clone() for name, values in module.state_dict().items()}
     check(TorchModel(module), floats(5, 4), ("1",))
@@ -197,19 +179,13 @@ def test_the_module_is_left_as_it_was(traced):
     assert all(torch.equal(before[name], values) for name, values in module.state_dict().items())
 
 
-def test_a_module_whose_way_depends_on_its_data_is_refused(traced):
+def test_a_module_whose_way_depends_on_its_data_is_refused(capfd):
     with pytest.raises(ExportError, match=r"Branching cannot become ONNX.*depend on its data"):
-        to_onnx(TorchModel(Branching()), ("output",), floats(5, 4))
-
-
-@pytest.mark.slow
-def test_both_ways_are_told_if_neither_works(capfd):
-    with pytest.raises(ExportError, match=r"by torch\.export: .*; by tracing: "):
         to_onnx(TorchModel(Branching()), ("output",), floats(5, 4))
     assert capfd.readouterr() == ("", "")
 
 
-def test_what_is_code_is_refused(traced):
+def test_what_is_code_is_refused():
     x = floats(5, 2, 6, 6)
     with pytest.raises(ExportError, match="pooled by a function"):
         to_onnx(TorchModel(images(), pool=lambda values: values.max(axis=(2, 3))), ("0",), x)
@@ -222,7 +198,7 @@ def test_what_is_code_is_refused(traced):
         to_onnx(TorchModel(script), ("output",), x)
 
 
-def test_an_input_with_the_name_of_an_output_is_refused(traced):
+def test_an_input_with_the_name_of_an_output_is_refused():
     class Named(nn.Linear):
         def forward(self, scores):
             return super().forward(scores)
@@ -232,6 +208,6 @@ def test_an_input_with_the_name_of_an_output_is_refused(traced):
         to_onnx(model, ("output",), model.prepare({"scores": floats(5, 4)}))
 
 
-def test_a_layer_that_is_missing_is_told(traced):
+def test_a_layer_that_is_missing_is_told():
     with pytest.raises(IknowError, match="no layer"):
         check(TorchModel(dense()), floats(5, 4), ("nothing",))

@@ -5,9 +5,10 @@ import pytest
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.datasets import load_iris
-from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, VotingClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
@@ -22,7 +23,9 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 from sklearn.svm import SVC, NuSVC
+from sklearn.tree import DecisionTreeClassifier
 
+from iknow.errors import ExportError
 from iknow.models import as_model
 from tests.models.export.comparing import assert_same, export, quick, run
 
@@ -64,7 +67,7 @@ POWERS = {
 def test_powers(name):
     values = X - X.mean(axis=0)
     model = make_pipeline(POWERS[name], GaussianNB()).fit(values, Y)
-    assert_same(model, values, [model.steps[0][0]], 3 * values[::-1], rtol=1e-12)
+    assert_same(model, values, [model.steps[0][0]], 3 * values[::-1], rtol=1e-5)
 
 
 @pytest.mark.parametrize("unknown", quick(["ignore", "error"], ["infrequent_if_exist"]))
@@ -112,9 +115,26 @@ def test_histograms_split_by_sets_of_categories():
 
 @pytest.mark.parametrize("kernel", quick(["linear", "poly", "sigmoid"], ["rbf"]))
 def test_kernels_and_their_votes(kernel):
+    """skl2onnx writes them, which computes in single precision."""
     far = 2 * X[::-1] + 1
-    for model in (SVC(kernel=kernel), SVC(kernel=kernel, break_ties=True), NuSVC(nu=0.2)):
-        assert_same(model.fit(X, Y), X, ["output"], far, rtol=1e-9)
+    for model in (SVC(kernel=kernel), NuSVC(nu=0.2)):
+        assert_same(model.fit(X, Y), X, ["output"], far, rtol=1e-4)
     pairs = SVC(kernel=kernel, decision_function_shape="ovo").fit(X, Y)
-    assert_same(pairs, X, ["output"], far, rtol=1e-9)
-    assert_same(SVC(kernel=kernel).fit(X, Y == 1), X, ["output"], far, rtol=1e-9)
+    assert_same(pairs, X, ["output"], far, rtol=1e-4)
+    assert_same(SVC(kernel=kernel).fit(X, Y == 1), X, ["output"], far, rtol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore:The `probability` parameter")
+def test_support_vectors_with_probabilities_keep_their_decision():
+    assert_same(SVC(probability=True, random_state=0).fit(X, Y), X, ["output"], rtol=1e-5)
+
+
+def test_what_skl2onnx_gets_wrong_is_refused():
+    with pytest.raises(ExportError, match="break_ties=True cannot become ONNX"):
+        export(SVC(break_ties=True).fit(X, Y), X, ["output"])
+    trees = VotingClassifier(
+        [("a", OneVsRestClassifier(DecisionTreeClassifier())), ("b", DecisionTreeClassifier())]
+    )
+    with pytest.raises(ExportError, match="outside OneVsRestClassifier"):
+        export(trees.fit(X, Y), X, ["input"])
+    assert_same(OneVsRestClassifier(DecisionTreeClassifier()).fit(X, Y), X, ["input"])

@@ -4,6 +4,7 @@ import json
 import warnings
 
 import numpy as np
+import onnx
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_iris
@@ -12,6 +13,10 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from iknow.errors import ExportError
 from iknow.models import as_model
+from iknow.models.export.graph import Builder
+from iknow.models.export.trees import Tree, find_leaves
+from iknow.models.onnx.file import read_file
+from iknow.models.onnx.session import Session
 from tests.models.export.comparing import assert_same, export, on_thresholds, quick, run
 
 pd = pytest.importorskip("pandas")
@@ -224,3 +229,47 @@ def test_what_cannot_be_converted_is_named():
     eager.set_probability_threshold(0.2)
     with pytest.raises(ExportError, match=r"threshold of 0\.2"):
         export(eager, CANCER, ["leaves"])
+
+
+def grow(rng, kind, thresholds):
+    """A random tree over two columns of numbers and one of categories."""
+    n_inner = int(rng.integers(0, 12))
+    n = 2 * n_inner + 1
+    left, right = np.full(n, -1), np.full(n, -1)
+    for i in range(n_inner):  # listed level by level
+        left[i], right[i] = 2 * i + 1, 2 * i + 2
+    feature, numbers = rng.integers(0, 3, n), rng.permutation(n)
+    nodes = [i for i in range(n_inner) if feature[i] == 2]
+    sets = {i: sorted({*rng.integers(0, 70, rng.integers(1, 40)).tolist()}) for i in nodes}
+    threshold = rng.choice(thresholds, n).astype(kind)
+    return Tree(feature, threshold, left, right, rng.random(n) < 0.5, numbers, sets)
+
+
+def walk(tree, row, compare):
+    node = 0
+    while tree.left[node] != -1:
+        x, bound = row[tree.feature[node]], tree.threshold[node]
+        goes_left = x <= bound if compare == "<=" else x < bound
+        if node in tree.sets:
+            goes_left = x in tree.sets[node]
+        goes_left = tree.missing_left[node] if np.isnan(x) else goes_left
+        node = (tree.left if goes_left else tree.right)[node]
+    return tree.numbers[node]
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("compare", ["<=", "<"])
+@pytest.mark.parametrize("kind", ["float64", "float32"])
+def test_leaves_are_those_of_a_walk_by_hand(kind, compare, seed):
+    rng = np.random.default_rng(seed)
+    thresholds = rng.normal(size=5).astype(kind)
+    trees = [grow(rng, kind, thresholds) for _ in range([1, 3, 40][seed % 3])]
+    near = [np.nextafter(thresholds, np.array(end, kind)) for end in (-9, 9)]
+    rows = rng.choice(np.concatenate([thresholds, *near, [np.nan]]), (60, 3)).astype(kind)
+    rows[:, 2] = rng.choice([*range(-2, 75), np.nan, np.nan], 60)
+    b = Builder()
+    leaves = find_leaves(b, trees, b.input("X", kind, 3), compare)
+    file = read_file(onnx.ModelProto.FromString(b.finish(leaves.layers)))
+    (said,) = Session(file).run(["leaves"], {"X": rows})
+    expected = [[walk(tree, row, compare) for tree in trees] for row in rows]
+    np.testing.assert_array_equal(said, expected)

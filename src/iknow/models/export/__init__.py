@@ -18,7 +18,6 @@ already stays as it is, and `find_reading` says how to read it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -30,35 +29,29 @@ from iknow.models.model import Model
 SCORES, LAYER, BELIEF = "scores", "layer:", "belief"
 """The names of a portable graph's outputs; that of a layer comes after `LAYER`."""
 
-ToOnnx = Callable[[Any, Sequence[str], Any], bytes]
-
-
-@dataclass(frozen=True)
-class Exporter:
-    """Where the function `to_onnx` for an adapter is, by the name of the adapter's class."""
-
-    adapter: str
-    module: str
-
-
-EXPORTERS = (
-    Exporter("TorchModel", "iknow.models.torch.to_onnx"),
-    Exporter("OnnxModel", "iknow.models.onnx.portable"),
-    Exporter("PortableModel", "iknow.models.onnx.portable"),
-    Exporter("SklearnModel", "iknow.models.export.estimator"),
-)
-"""All exporters. The trees of xgboost, lightgbm and catboost are read from their libraries' own
-dumps: onnxmltools compares in single precision, and has no leaves.
-"""
+EXPORTERS = {
+    "TorchModel": "iknow.models.torch.to_onnx",
+    "OnnxModel": "iknow.models.onnx.portable",
+    "PortableModel": "iknow.models.onnx.portable",
+    "SklearnModel": "iknow.models.export.sklearn",
+}
+"""Where the function `to_onnx` for an adapter is, by the name of the adapter's class."""
+WHY_NOT = {
+    "PrecomputedModel": (
+        "there is no model to export, only its outputs: load the bundle with its model, or "
+        "name that with --model"
+    ),
+    "FunctionModel": (
+        "a function can be any code, so it cannot become ONNX: give the torch module, the "
+        "scikit-learn classifier or the .onnx file behind it"
+    ),
+}
 
 
 def to_onnx(model: Model, layers: Sequence[str], inputs: Any) -> bytes:
     """The ONNX file of a model, whose outputs are the scores and some layers.
 
-    Args:
-        model: An adapter.
-        layers: Names of its layers.
-        inputs: Some samples, as its `prepare` gives them.
+    inputs: some samples, as the model's `prepare` gives them.
 
     Raises:
         ExportError: The model, or one of the layers, cannot become ONNX.
@@ -70,10 +63,8 @@ def to_onnx(model: Model, layers: Sequence[str], inputs: Any) -> bytes:
 def as_portable(model: Model, layers: Sequence[str], inputs: Any) -> Model:
     """The exported model, to fit a classifier around it: then nothing is computed in another way.
 
-    Args:
-        model: An adapter, such as `ec.model_`.
-        layers: Names of its layers, such as `ec.layers_`.
-        inputs: Some samples, in any form the model takes.
+    model: such as `ec.model_`. layers: such as `ec.layers_`. inputs: some samples, in any form that
+    the model takes.
     """
     some = model.prepare(inputs)
     content, reading = to_onnx(model, layers, some), find_reading(model, layers, some)
@@ -91,39 +82,21 @@ def find_reading(model: Model, layers: Sequence[str], inputs: Any) -> Mapping[st
     return reading
 
 
-def find_exporter(model: Model) -> ToOnnx:
+def find_exporter(model: Model) -> Callable[[Any, Sequence[str], Any], bytes]:
     """The function that exports a model; the errors of `to_onnx` if there is none."""
     kind = type(model).__name__
-    for exporter in EXPORTERS:
-        if kind == exporter.adapter:
-            return _function(exporter)
-    raise ExportError(_why_not(kind))
-
-
-def _function(exporter: Exporter) -> ToOnnx:
+    if kind not in EXPORTERS:
+        otherwise = (
+            f"a model read by {kind} cannot become ONNX: export it with the tools of its "
+            "framework, and give the path of the .onnx file"
+        )
+        raise ExportError(WHY_NOT.get(kind, otherwise))
     try:
         with unforked():
-            found: ToOnnx = import_module(exporter.module).to_onnx
+            found: Callable[..., bytes] = import_module(EXPORTERS[kind]).to_onnx
     except ImportError as error:
         raise MissingExtraError("a bundle that holds its model as ONNX", "export") from error
     return found
-
-
-def _why_not(kind: str) -> str:
-    if kind == "PrecomputedModel":
-        return (
-            "there is no model to export, only its outputs: load the bundle with its model, or "
-            "name that with --model"
-        )
-    if kind == "FunctionModel":
-        return (
-            "a function can be any code, so it cannot become ONNX: give the torch module, the "
-            "scikit-learn classifier or the .onnx file behind it"
-        )
-    return (
-        f"a model read by {kind} cannot become ONNX: export it with the tools of its framework, "
-        "and give the path of the .onnx file"
-    )
 
 
 def cannot_export(what: str, error: Exception) -> ExportError:

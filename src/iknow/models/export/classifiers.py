@@ -1,79 +1,49 @@
-"""scikit-learn's classifiers of products: linear ones, networks, support vector machines.
+"""Classifiers that are no trees: linear ones, networks, and those made of others.
 
-The answer of a linear classifier is that of the
-product itself, not of the probabilities: far from the boundary these are all 0 or 1 in double
-precision, while the product still has a highest column.
+The answer of a linear classifier is that of the product itself, not of the probabilities: far from
+the boundary these are all 0 or 1 in double precision, while the product still has a highest column.
 
-libsvm trains a classifier for each pair of classes (i, j): a
-sum over the support vectors of both, which is above 0 for i. The answer is the class with the most
-votes, the first of equals; a pair at exactly 0 votes for j there, but for i in scikit-learn's
-decision function, which adds to the votes a share of the sums below 1/3.
+Members of bagging and AdaBoost are trees almost always; then the whole is one ensemble of trees,
+and has leaves. Others are parts of their own.
+
+Calibration has a curve for each class over what a classifier says. A sigmoid is a formula. An
+isotonic curve is straight between its points (x_i, y_i); we add up the share of each piece that
+lies below x, y_0 + sum of slope_i * clip(x - x_i, 0, x_{i+1} - x_i), which differs from
+interpolation by rounding alone.
 """
 
 from __future__ import annotations
 
-from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from iknow.core.arrays import Floats
 from iknow.errors import ExportError
-from iknow.models.export.foreign import convert_classifier
-from iknow.models.export.onnx.answers import (
-    answer_of_decision,
-    both_columns,
-    highest,
-    is_above,
-    linear,
-    normalized,
-    sigmoid,
-)
-from iknow.models.export.onnx.builder import Builder, Tensor
-from iknow.models.export.onnx.inputs import as_numbers
-from iknow.models.export.parts import Answer, Part
+from iknow.models.adapt import has_base
+from iknow.models.export.graph import Builder, Tensor
+from iknow.models.export.sklearn import Answer, Part, classify
+from iknow.models.export.trees import find_sklearn_leaves, shares_of
+from iknow.models.numbers import is_sparse
 
 
 def read_linear(part: Part) -> Answer:
-    """A linear classifier; that of SGD has probabilities for two of its losses."""
-    decision = _decide(part)
-    chances = None
-    if hasattr(part.estimator, "predict_proba"):
-        loss = part.estimator.loss
-        if loss not in ("log_loss", "modified_huber"):
+    """A linear classifier; only SGD's has a loss, and probabilities for two of them."""
+    b, model, chances = part.b, part.estimator, None
+    decision = b.linear(part.numbers, np.atleast_2d(model.coef_).T, model.intercept_)
+    if hasattr(model, "predict_proba"):
+        loss = getattr(model, "loss", None)
+        if loss not in (None, "log_loss", "modified_huber"):
             raise ExportError(f"SGDClassifier with the probabilities of {loss!r} is not known here")
-        spread = _clipped if loss == "modified_huber" else sigmoid
-        chances = _one_against_rest(part.b, spread(part.b, decision))
-    return Answer(chances, decision, answer_of_decision(part.b, decision))
-
-
-def read_logistic(part: Part) -> Answer:
-    """Logistic regression, or another model with the same formula."""
-    model, decision = part.estimator, _decide(part)
-    is_apart = getattr(model, "multi_class", None) == "ovr" or getattr(model, "solver", None) == (
-        "liblinear"
-    )
-    if decision.width == 1 or is_apart:
-        chances = _one_against_rest(part.b, sigmoid(part.b, decision))
-    else:
-        chances = part.b.op("Softmax", decision, axis=1)
-    return Answer(chances, decision, answer_of_decision(part.b, decision))
-
-
-def _decide(part: Part) -> Tensor:
-    x = as_numbers(part.b, part.value)
-    model = part.estimator
-    return linear(part.b, x, np.atleast_2d(model.coef_).T, model.intercept_)
-
-
-def _clipped(b: Builder, decision: Tensor) -> Tensor:
-    """The probabilities of the modified Huber loss: (clip(decision, -1, 1) + 1) / 2."""
-    clipped = b.op("Clip", decision, np.array(-1.0), np.array(1.0))
-    return b.op("Div", b.op("Add", clipped, np.array(1.0)), np.array(2.0))
-
-
-def _one_against_rest(b: Builder, chances: Tensor) -> Tensor:
-    return both_columns(b, chances) if chances.width == 1 else normalized(b, chances)
+        is_apart = getattr(model, "multi_class", None) == "ovr" or loss is not None
+        if decision.width != 1 and not is_apart and getattr(model, "solver", None) != "liblinear":
+            return Answer(b.op("Softmax", decision, axis=1), decision, b.highest(decision))
+        if loss == "modified_huber":  # (clip(decision, -1, 1) + 1) / 2
+            chances = b.op("Div", b.op("Add", b.op("Clip", decision, -1.0, 1.0), 1.0), 2.0)
+        else:
+            chances = b.sigmoid(decision)
+        chances = b.both_columns(chances) if chances.width == 1 else b.normalized(chances)
+    return Answer(chances, decision, b.answer(decision))
 
 
 OPS = {"identity": "Identity", "logistic": "Sigmoid", "tanh": "Tanh", "relu": "Relu",
@@ -85,96 +55,198 @@ def read_network(part: Part) -> Answer:
     b, network = part.b, part.estimator
     if network.out_activation_ not in OPS or network.activation not in OPS:
         raise ExportError(f"an MLPClassifier with {network.out_activation_!r} is not known here")
-    values, layers = as_numbers(b, part.value), {}
+    values, layers = part.numbers, {}
     *hidden, last = zip(network.coefs_, network.intercepts_, strict=True)
-    for i, (weights, offset) in enumerate(hidden):
-        values = _apply(b, network.activation, linear(b, values, weights, offset))
+    for i, learned in enumerate(hidden):
+        values = _apply(b, network.activation, b.linear(values, *learned))
         layers[f"hidden{i + 1}"] = values
-    layers["logits"] = logits = linear(b, values, *last)
+    layers["logits"] = logits = b.linear(values, *last)
     chances = _apply(b, network.out_activation_, logits)
     if chances.width == 1:  # scikit-learn compares the probability, not the logit
-        return Answer(both_columns(b, chances), None, is_above(b, chances, 0.5), layers)
-    return Answer(chances, None, highest(b, chances), layers)
+        return Answer(b.both_columns(chances), None, b.is_above(chances, 0.5), layers)
+    return Answer(chances, None, b.highest(chances), layers)
 
 
 def _apply(b: Builder, activation: str, values: Tensor) -> Tensor:
-    return sigmoid(b, values) if activation == "logistic" else b.op(OPS[activation], values)
+    return b.sigmoid(values) if activation == "logistic" else b.op(OPS[activation], values)
 
 
-KERNELS = ("linear", "poly", "rbf", "sigmoid")
+def read_bagging(part: Part) -> Answer:
+    """The mean of all members' probabilities, or of their votes."""
+    b, bag, decision, layers = part.b, part.estimator, None, {}
+    members, columns, n = bag.estimators_, bag.estimators_features_, bag.n_classes_
+    if _are_trees(members):
+        leaves = find_sklearn_leaves(part, members, columns)
+        total = leaves.add_up([shares_of(each) @ _places(each, n) for each in members])
+        layers = leaves.layers
+    else:
+        answers = [_ask(part, *each) for each in zip(members, columns, strict=True)]
+        total = b.sum([_vote(b, m, a, n) for m, a in zip(members, answers, strict=True)])
+        decisions = [each.decision for each in answers if each.decision is not None]
+        if len(decisions) == len(answers):
+            decision = b.op("Div", b.sum(decisions), float(len(members)))
+    return Answer(b.op("Div", total, float(len(members))), decision, layers=layers)
 
 
-def read_support_vectors(part: Part) -> Answer:
-    """An SVC or NuSVC; skl2onnx converts its probabilities, if it has any."""
-    b, machine = part.b, part.estimator
-    if machine.kernel not in KERNELS or machine._sparse:
-        return convert_classifier(part)
-    chances = None
-    if hasattr(machine, "predict_proba"):
-        chances = convert_classifier(part).chances
-    kernel = _kernel(b, machine, as_numbers(b, part.value))
-    weights, n = _weights(machine), len(machine.classes_)
-    sums = b.op("MatMul", kernel, weights, width=weights.shape[1])
-    sums = b.op("Add", sums, np.asarray(machine._intercept_, np.float64)[None])
-    belief = highest(b, _votes(b, sums, n, "Greater"))
+def _ask(part: Part, member: Any, columns: Any) -> Answer:
+    x = part.b.columns(part.numbers, columns)
+    sample = part.sample if is_sparse(part.sample) else np.asarray(part.sample)
+    return classify(Part(part.b, member, x, sample[:, columns]))
+
+
+def _vote(b: Builder, member: Any, answer: Answer, n: int) -> Tensor:
+    """What a member of a bag adds, of shape (n_samples, n)."""
+    if answer.chances is None:
+        return b.look_up(_places(member, n), _belief(b, answer))
+    if len(member.classes_) == n:
+        return answer.chances
+    return b.op("MatMul", answer.chances, _places(member, n), width=n)
+
+
+def _places(member: Any, n: int) -> Floats:
+    """1 in the column of each of a member's classes: it may not have seen all n."""
+    places: Floats = np.eye(n)[np.asarray(member.classes_, np.int64)]
+    return places
+
+
+def read_boosting(part: Part) -> Answer:
+    """AdaBoost: each member votes for its answer, by its weight, and against all others."""
+    b, boosted, layers = part.b, part.estimator, {}
+    members, n = boosted.estimators_, boosted.n_classes_
+    votes = np.where(np.eye(n, dtype=bool), 1.0, -1 / (n - 1))
+    tables = [votes * weight for weight in boosted.estimator_weights_[: len(members)]]
+    if _are_trees(members):
+        leaves = find_sklearn_leaves(part, members)
+        answers = [shares_of(each).argmax(axis=1) for each in members]
+        total = leaves.add_up([t[a] for t, a in zip(tables, answers, strict=True)])
+        layers = leaves.layers
+    else:
+        said = [_belief(b, classify(part.of(each))) for each in members]
+        total = b.sum([b.look_up(t, code) for t, code in zip(tables, said, strict=True)])
+    decision = b.op("Div", total, float(boosted.estimator_weights_.sum()))
     if n == 2:
-        return Answer(chances, b.op("Neg", sums), belief)
-    if machine.decision_function_shape == "ovo":
-        return Answer(chances, sums, belief)
-    decision = _decide_by_votes(b, sums, n)
-    return Answer(chances, decision, highest(b, decision) if machine.break_ties else belief)
+        decision = b.op("Sub", b.columns(decision, [1]), b.columns(decision, [0]))
+        logits = b.op("Div", b.both_signs(decision), 2.0)
+    else:
+        logits = b.op("Div", decision, float(n - 1))
+    return Answer(b.op("Softmax", logits, axis=1), decision, b.answer(decision), layers)
 
 
-def _kernel(b: Builder, machine: Any, x: Tensor) -> Tensor:
-    """The kernel between the samples and all support vectors, of shape (n, n_vectors)."""
-    vectors = np.asarray(machine.support_vectors_, np.float64)
-    products = b.op("MatMul", x, np.ascontiguousarray(vectors.T), width=len(vectors))
-    gamma = np.array(float(machine._gamma))
-    if machine.kernel == "linear":
-        return products
-    if machine.kernel == "rbf":
-        sizes = b.op("Sub", b.reduce("ReduceSumSquare", x),
-                     b.op("Mul", products, np.array(2.0)), width=len(vectors))  # fmt: skip
-        squares = b.op("Add", sizes, (vectors**2).sum(axis=1)[None])
-        apart = b.op("Max", squares, np.array(0.0))  # rounding may put them below
-        return b.op("Exp", b.op("Neg", b.op("Mul", apart, gamma)))
-    raised = b.op("Add", b.op("Mul", products, gamma), np.array(float(machine.coef0)))
-    if machine.kernel == "sigmoid":
-        return b.op("Tanh", raised)
-    return b.op("Pow", raised, np.array(float(machine.degree)))
+def _are_trees(members: Any) -> bool:
+    return all(has_base(member, "BaseDecisionTree", "sklearn") for member in members)
 
 
-def _weights(machine: Any) -> Floats:
-    """What each support vector adds for each pair of classes, of shape (n_vectors, n_pairs)."""
-    dual = np.asarray(machine._dual_coef_, np.float64)
-    owner = np.repeat(np.arange(len(machine.n_support_)), machine.n_support_)
-    pairs = list(combinations(range(len(machine.classes_)), 2))
-    weights = np.zeros((len(owner), len(pairs)))
-    for p, (i, j) in enumerate(pairs):
-        weights[owner == i, p] = dual[j - 1, owner == i]
-        weights[owner == j, p] = dual[i, owner == j]
-    return weights
+def _belief(b: Builder, answer: Answer) -> Tensor:
+    """The position of a classifier's answer, of shape (n,)."""
+    if answer.belief is not None:
+        return answer.belief
+    assert answer.chances is not None  # or there would be a belief
+    return b.highest(answer.chances)
 
 
-def _votes(b: Builder, sums: Tensor, n: int, compare: str) -> Tensor:
-    """The number of pairs that each class wins, of shape (n_samples, n)."""
-    first = b.cast(b.op(compare, sums, np.array(0.0), kind="bool"), "float64")
-    second = b.op("Sub", np.array(1.0), first)
-    for_first, for_second = _sides(n)
-    return b.op("Add", b.op("MatMul", first, for_first, width=n),
-                b.op("MatMul", second, for_second, width=n))  # fmt: skip
+def read_voting(part: Part) -> Answer:
+    """The mean of the probabilities, or the class with the most votes, the first of equals.
+
+    Members are trained on positions, and know them as their classes.
+    """
+    b, voting = part.b, part.estimator
+    weights = voting._weights_not_none or [1.0] * len(voting.estimators_)
+    pairs = [(member, classify(part.of(member))) for member in voting.estimators_]
+    if voting.voting == "soft":
+        said = [_given(answer) for _, answer in pairs]
+    else:
+        said = [b.look_up(np.eye(len(voting.classes_)), _code(part, *each)) for each in pairs]
+    weighted = [b.op("Mul", each, float(w)) for each, w in zip(said, weights, strict=True)]
+    total = b.op("Sum", *weighted)
+    if voting.voting == "soft":
+        return Answer(b.op("Div", total, float(np.sum(weights))))
+    return Answer(belief=b.highest(total))
 
 
-def _decide_by_votes(b: Builder, sums: Tensor, n: int) -> Tensor:
-    """scikit-learn's decision function with a column for each class."""
-    for_first, for_second = _sides(n)
-    total = b.op("MatMul", sums, for_first - for_second, width=n)
-    size = b.op("Add", b.op("Abs", total), np.array(1.0))
-    share = b.op("Div", total, b.op("Mul", size, np.array(3.0)))
-    return b.op("Add", _votes(b, sums, n, "GreaterOrEqual"), share)
+def read_stacking(part: Part) -> Answer:
+    """A classifier of what other classifiers say."""
+    stacked = part.estimator
+    members = [each for each in stacked.estimators_ if not isinstance(each, str)]
+    said = [
+        _read(part, member, method, len(stacked.classes_))
+        for member, method in zip(members, stacked.stack_method_, strict=True)
+    ]
+    if stacked.passthrough:
+        said.append(part.numbers)
+    sample = stacked.transform(part.sample)
+    return classify(Part(part.b, stacked.final_estimator_, part.b.concat(said), sample))
 
 
-def _sides(n: int) -> tuple[Floats, Floats]:
-    """For each pair the first class, and the second, as rows of 0 and 1."""
-    first, second = zip(*combinations(range(n), 2), strict=True)
-    return np.eye(n)[list(first)], np.eye(n)[list(second)]
+def _read(part: Part, member: Any, method: str, n_classes: int) -> Tensor:
+    """What a member of a stack says to the last classifier."""
+    b, answer = part.b, classify(part.of(member))
+    if method == "predict_proba":
+        chances = _given(answer)
+        return b.columns(chances, [1]) if n_classes == 2 else chances
+    if method == "decision_function" and answer.decision is not None:
+        return answer.decision
+    if method == "predict":
+        return b.cast(b.column(_code(part, member, answer)), "float64")
+    raise ExportError(f"{type(member).__name__}.{method} in a stack cannot become ONNX")
+
+
+def _code(part: Part, member: Any, answer: Answer) -> Tensor:
+    """What a member answers, as a position among the classes of the whole, of shape (n,)."""
+    places = np.asarray(member.classes_)
+    if places.dtype.kind not in "iu":
+        raise ExportError(
+            f"{type(member).__name__} was trained before it was put into "
+            f"{type(part.estimator).__name__}, on labels that ONNX cannot follow: train the whole"
+        )
+    return part.b.look_up(places.astype(np.int64), _belief(part.b, answer))
+
+
+def _given(answer: Answer) -> Tensor:
+    if answer.chances is None:
+        raise ExportError("a member of an ensemble has no probabilities as ONNX")
+    return answer.chances
+
+
+def read_calibrated(part: Part) -> Answer:
+    """The mean over all calibrated classifiers."""
+    members = part.estimator.calibrated_classifiers_
+    total = part.b.sum([_read_curves(part, member) for member in members])
+    return Answer(part.b.op("Div", total, float(len(members))))
+
+
+def _read_curves(part: Part, member: Any) -> Tensor:
+    """The probabilities of one calibrated classifier, of shape (n, n_classes)."""
+    b, n, inner = part.b, len(member.classes), member.estimator
+    is_known = member.method in ("sigmoid", "isotonic")
+    if not is_known or not np.array_equal(inner.classes_, member.classes):
+        raise ExportError(
+            f"calibration by {member.method!r} of {len(inner.classes_)} of {n} classes cannot "
+            "become ONNX: use method='sigmoid', and all classes in every fold"
+        )
+    answer = classify(part.of(inner))
+    said = answer.decision if hasattr(inner, "decision_function") else answer.chances
+    if said is None:
+        raise ExportError(f"{type(inner).__name__} inside a calibration gives no numbers as ONNX")
+    last = (said.width or 1) - 1
+    columns = [last] if n == 2 else range(n)
+    curves = [
+        _curve(b, b.columns(said, [i]), curve)
+        for i, curve in zip(columns, member.calibrators, strict=True)
+    ]
+    chances = b.both_columns(*curves) if n == 2 else b.normalized(b.concat(curves))
+    return b.op("Min", chances, 1.0)  # rounding may have put them above
+
+
+def _curve(b: Builder, x: Tensor, calibrator: Any) -> Tensor:
+    if hasattr(calibrator, "a_"):
+        raised = b.op("Add", b.op("Mul", x, float(calibrator.a_)), float(calibrator.b_))
+        return b.sigmoid(b.op("Neg", raised))
+    knots = np.asarray(calibrator.X_thresholds_, np.float64)
+    heights = np.asarray(calibrator.y_thresholds_, np.float64)
+    if len(heights) == 1:
+        return b.op("Add", b.op("Mul", x, 0.0), heights)
+    widths = np.diff(knots)[None]
+    beyond = b.op("Max", b.op("Sub", x, knots[None, :-1], width=len(knots) - 1), 0.0)
+    share = b.op("Div", b.op("Min", beyond, widths), widths)
+    risen = b.op("MatMul", share, np.diff(heights)[:, None], width=1)
+    return b.op("Add", risen, heights[:1])

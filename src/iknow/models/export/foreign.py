@@ -7,18 +7,19 @@ about the examples.
 
 from __future__ import annotations
 
+import warnings
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from onnx.helper import make_attribute
 
 from iknow.core.text import name as shown_name
 from iknow.errors import ExportError, MissingExtraError
 from iknow.locking import unforked
-from iknow.models.export.onnx.answers import highest
-from iknow.models.export.onnx.builder import TEXT, Builder, Tensor
-from iknow.models.export.onnx.inputs import as_tensor
-from iknow.models.export.parts import Answer, Part
+from iknow.models.export.graph import OPSETS, TEXT, Builder, Tensor
+from iknow.models.export.sklearn import Answer, Part
 from iknow.models.inputs import own_copy
 from iknow.models.numbers import is_sparse
 from iknow.models.onnx.file import read_file
@@ -26,6 +27,11 @@ from iknow.models.onnx.session import Session
 
 CLOSE = 1e-4  # of the largest number: far above single precision, far below a wrong formula
 X = "X"
+LOCALE = "C.UTF-8"
+WORDS, SAME_WORDS = r"(?u)\b\w\w+\b", r"[\p{L}\p{N}_]{2,}"
+"""What scikit-learn takes for words unless told, and the same for onnxruntime's expressions; the
+converter would take the letters of English alone.
+"""
 
 
 def convert_transformer(part: Part) -> Tensor:
@@ -42,39 +48,38 @@ def convert_transformer(part: Part) -> Tensor:
 def convert_classifier(part: Part) -> Answer:
     """What a classifier says."""
     model, classes = part.estimator, np.asarray(part.estimator.classes_)
+    if getattr(model, "break_ties", False):
+        raise ExportError(
+            f"{type(model).__name__} with break_ties=True cannot become ONNX: train it without"
+        )
     labels = np.asarray(model.predict(own_copy(part.sample)))
     found: dict[str, Tensor] = {}
     belief = None
-    for method, raw in (("predict_proba", False), ("decision_function", True)):
+    for method in ("predict_proba", "decision_function"):
         if hasattr(model, method):
             said = np.asarray(getattr(model, method)(own_copy(part.sample)), np.float64)
-            expected = [labels, said.reshape(len(said), -1)]
+            options = {"raw_scores": method == "decision_function", "zipmap": False}
             try:
-                label, found[method] = _convert(part, {"raw_scores": raw}, expected)
+                label, found[method] = _convert(
+                    part, options, [labels, said.reshape(len(said), -1)]
+                )
             except ExportError:
                 if not found:
                     raise
                 continue  # the probabilities are enough unless a layer is the decision function
-            belief = belief or find_positions(part.b, label, classes)
+            belief = belief or _find_positions(part.b, label, classes)
     if belief is None:
-        belief = find_positions(part.b, _convert(part, {}, [labels])[0], classes)
+        belief = _find_positions(part.b, _convert(part, {"zipmap": False}, [labels])[0], classes)
     return Answer(found.get("predict_proba"), found.get("decision_function"), belief)
 
 
-def find_positions(b: Builder, label: Tensor, classes: NDArray[Any]) -> Tensor:
+def _find_positions(b: Builder, label: Tensor, classes: NDArray[Any]) -> Tensor:
     """The positions of predicted labels among the classes, of shape (n,)."""
     if label.kind == TEXT:
-        return b.op(
-            "LabelEncoder",
-            label,
-            kind="int64",
-            domain="ai.onnx.ml",
-            keys_strings=classes.tolist(),
-            values_int64s=list(range(len(classes))),
-        )
-    column = b.op("Reshape", b.cast(label, "float64"), np.array([-1, 1]), width=1)
-    same = b.op("Equal", column, classes.astype(np.float64)[None], kind="bool", width=len(classes))
-    return highest(b, b.cast(same, "float64"))
+        return b.positions(label, {each: i for i, each in enumerate(classes.tolist())})
+    numbers = classes.astype(np.float64)[None]
+    same = b.op("Equal", b.column(b.cast(label, "float64")), numbers, width=len(classes))
+    return b.highest(b.cast(same, "float64"))
 
 
 def _convert(part: Part, options: dict[str, Any], expected: list[NDArray[Any]]) -> list[Tensor]:
@@ -82,26 +87,25 @@ def _convert(part: Part, options: dict[str, Any], expected: list[NDArray[Any]]) 
 
     expected: what the part itself says about its sample.
     """
-    convert_part = _load()
-    b, x = part.b, as_tensor(part.b, part.value)
+    b, x, values = part.b, part.tensor, _as_array(part.sample)
     kinds = [x.kind] if x.kind == TEXT else ["float64", "float32"]
-    if _as_array(part.sample).dtype == np.float32:  # in which scikit-learn computes then
+    if values.dtype == np.float32:  # in which scikit-learn computes then
         kinds.reverse()
-    reason = "it gave no graph"
     for kind in kinds:
         try:
-            model = convert_part(part.estimator, kind, x.width, options)
-            said = _run(model, part.sample, kind, len(expected))
-            reason = _differs(said, expected) or ""
+            model = _ask_skl2onnx(part.estimator, kind, x.width, options)
+            names = [output.name for output in model.graph.output][: len(expected)]
+            given = values.astype(object if kind == TEXT else kind)
+            said = list(map(np.asarray, Session(read_file(model)).run(names, {X: given})))
+            reason = _differs(said, expected)
+        except MissingExtraError:
+            raise
         except Exception as error:  # the package raises errors of all kinds
             reason = f"{type(error).__name__}: {error}"
-            continue
-        if not reason:
-            names = b.join(model, {X: b.cast(x, kind)})
-            return [
-                _as_declared(part, names[output.name], got, wanted)
-                for output, got, wanted in zip(model.graph.output, said, expected, strict=False)
-            ]
+        if reason is None:
+            joined = b.join(model, {X: b.cast(x, kind)})
+            outputs = zip(names, said, expected, strict=True)
+            return [_as_declared(b, joined[name], *pair) for name, *pair in outputs]
     raise ExportError(
         f"{type(part.estimator).__name__} cannot become ONNX by skl2onnx: "
         f"{shown_name(reason, 400)}. Use another estimator in its place, or leave the model out "
@@ -109,21 +113,45 @@ def _convert(part: Part, options: dict[str, Any], expected: list[NDArray[Any]]) 
     )
 
 
-def _load() -> Any:
+def _ask_skl2onnx(estimator: Any, kind: str, width: int | None, options: dict[str, Any]) -> Any:
+    """The graph of one estimator as an onnx.ModelProto.
+
+    kind, width: of the graph's only input. options: what skl2onnx is told, where it knows them.
+    """
     try:
         with unforked():
-            from iknow.models.export.skl2onnx import convert_part
+            import skl2onnx
+            from skl2onnx.common import data_types
     except ImportError as error:
         raise MissingExtraError("a scikit-learn model as ONNX", "export") from error
-    return convert_part
-
-
-def _run(model: Any, sample: Any, kind: str, n_outputs: int) -> list[NDArray[Any]]:
-    values = _as_array(sample)
-    given = values.astype(object) if kind == TEXT else values.astype(kind)
-    session = Session(read_file(model))
-    names = [output.name for output in model.graph.output][:n_outputs]
-    return [np.asarray(each) for each in session.run(names, {X: given})]
+    types = {"float64": data_types.DoubleTensorType, "float32": data_types.FloatTensorType}
+    shape = [None] if width is None else [None, width]
+    declared = [(X, types.get(kind, data_types.StringTensorType)(shape))]
+    own, wanted = deepcopy(estimator), dict(options)  # some converters write to what they convert
+    if options.get("raw_scores") and hasattr(own, "_probA"):  # else it gives probabilities
+        own._probA = own._probB = np.empty(0)
+    if getattr(own, "token_pattern", None) == WORDS:
+        wanted["tokenexp"] = SAME_WORDS
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        while True:
+            told = {id(own): wanted} if wanted else None
+            try:
+                model = skl2onnx.convert_sklearn(
+                    own, initial_types=declared, options=told, target_opset=OPSETS
+                )
+                break
+            except NameError as error:  # how it says that it lacks an option
+                unknown = [each for each in wanted if str(error).startswith(f"Option {each!r} not")]
+                if not unknown:
+                    raise
+                wanted = {each: wanted[each] for each in wanted if each not in unknown}
+    for node in model.graph.node:  # lower case without a language that a machine may lack
+        if node.op_type == "StringNormalizer":
+            kept = [each for each in node.attribute if each.name != "locale"]
+            del node.attribute[:]
+            node.attribute.extend([*kept, make_attribute("locale", LOCALE)])
+    return model
 
 
 def _differs(said: list[NDArray[Any]], expected: list[NDArray[Any]]) -> str | None:
@@ -134,36 +162,27 @@ def _differs(said: list[NDArray[Any]], expected: list[NDArray[Any]]) -> str | No
             if not same.all():
                 return f"its graph answers differently for {int((~same).sum())} of {len(same)}"
             continue
-        numbers = _columns_of(got, wanted.shape[1])
+        numbers = got.reshape(len(got), -1)
+        if wanted.shape[1] == 1:  # of two classes the second is the decision
+            numbers = numbers[:, -1:]
         if numbers.shape != wanted.shape:
             return f"its graph has shape {got.shape} in place of {wanted.shape}"
-        if not np.allclose(numbers, wanted, CLOSE, CLOSE * _size(wanted), equal_nan=True):
+        sizes = np.where(np.isfinite(wanted), np.abs(wanted), 0.0)
+        allowed = CLOSE * np.maximum(sizes.max(axis=0), min(1.0, sizes.max(initial=0.0)))
+        if not np.allclose(numbers, wanted, CLOSE, allowed, equal_nan=True):
             worst = np.nanmax(np.abs(numbers - wanted))
             return f"its graph differs from the estimator by up to {worst:.2g}"
     return None
 
 
-def _size(wanted: NDArray[Any]) -> float:
-    finite = np.abs(wanted[np.isfinite(wanted)])
-    return float(min(1.0, finite.max())) if finite.size else 1.0
-
-
-def _columns_of(values: NDArray[Any], n: int) -> NDArray[Any]:
-    """The numbers of shape (n_samples, n); of two classes the second is the decision."""
-    table = values.reshape(len(values), -1)
-    return table[:, -1:] if n == 1 else table
-
-
-def _as_declared(part: Part, name: str, got: NDArray[Any], wanted: NDArray[Any]) -> Tensor:
+def _as_declared(b: Builder, name: str, got: NDArray[Any], wanted: NDArray[Any]) -> Tensor:
     """An output of a joined graph as a tensor with one row per sample."""
-    b = part.b
     if wanted.ndim == 1:
-        kind = TEXT if got.dtype.kind in "OU" else str(got.dtype)
-        return b.op("Reshape", Tensor(name, kind, None), np.array([-1]))
+        return b.flat(Tensor(name, TEXT if got.dtype.kind in "OU" else str(got.dtype), None))
     width = int(np.prod(got.shape[1:], dtype=int))
     flat = b.op("Reshape", Tensor(name, str(got.dtype), width), np.array([-1, width]))
     numbers = b.cast(flat, "float64")
-    return numbers if width == wanted.shape[1] else b.columns(numbers, np.array([width - 1]))
+    return numbers if width == wanted.shape[1] else b.columns(numbers, [width - 1])
 
 
 def _as_array(values: Any) -> NDArray[Any]:

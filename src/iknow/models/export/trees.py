@@ -1,79 +1,171 @@
-"""scikit-learn's trees: forests, and gradient boosting with and without histograms.
+"""Trees: which leaf of each tree a sample falls into, and scikit-learn's models of trees.
 
-Features of forests are single precision, thresholds double. A
-leaf holds the share of each class; a forest takes the mean over its trees. We add up first and
-divide then, as scikit-learn does, so that forests whose leaves are pure come to the same ties.
+ONNX has a node for ensembles of trees, which adds up what the leaves hold, but does not say which
+leaves they are. So every tree gets an output of its own, and a leaf holds its position among the
+leaves of its tree: a whole number, which single precision keeps exactly below 2**24. All else
+follows from the positions by looking them up in tables: the library's own numbers of the leaves,
+and what they add to the scores, in double precision.
 
-Of gradient boosting the trees add up to raw predictions, of which the loss makes
-probabilities. Of two classes there is one column, whose sign is the answer; 0 is the second class,
-other than on histograms.
-
-On histograms the trees compare in double precision. Categories
-come first, as their positions among those that were seen; a split sends a set of them to the left,
-and one that was never seen is missing.
+A tree compares numbers as its library does. In single precision, x <= t for a t in double precision
+means x <= the largest single number that is not above t (`round_down`). So a sample that lies on a
+threshold falls into the same leaf as in the library.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
+from onnx import numpy_helper
 
-from iknow.core.arrays import Floats
+from iknow.core.arrays import Floats, Floats32
 from iknow.errors import ExportError
 from iknow.metrics.metric import LEAVES
-from iknow.models.export.categories import split_by_sets
-from iknow.models.export.columns import select
-from iknow.models.export.encoders import encode_ordinal
-from iknow.models.export.onnx.answers import answer_of_decision, both_columns, is_above, sigmoid
-from iknow.models.export.onnx.builder import Builder, Tensor
-from iknow.models.export.onnx.inputs import as_numbers
-from iknow.models.export.onnx.trees import (
-    NO_CHILD,
-    Tree,
-    add_up,
-    add_up_by_class,
-    find_leaves,
-    leaf_numbers,
-    round_down,
-)
-from iknow.models.export.parts import Answer, Part
+from iknow.models.export.graph import Builder, Tensor
+from iknow.models.export.sklearn import Answer, Part
+from iknow.models.export.steps import encode_ordinal, select
+
+MOST_LEAVES = 1 << 24
+NO_CHILD = -1
+COMPARE, IN = {"<=": 0, "<": 1}, 6  # ONNX's numbers for what a node asks
+SUM, AS_IT_IS = 1, 0  # and for what is made of the leaves
 
 
-def read_tree(part: Part) -> Answer:
-    """A single tree."""
-    return _mean_of_trees(part, [part.estimator])
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """A tree of n nodes, each of whose arrays has shape (n,); node 0 is the root.
+
+    sets: the categories that go to the left, by the nodes that split by them. Their columns hold
+    whole numbers.
+    """
+
+    feature: NDArray[Any]  # the column that a node looks at
+    threshold: NDArray[Any]  # what it compares with
+    left: NDArray[Any]  # the node for those that are smaller; `NO_CHILD` in leaves
+    right: NDArray[Any]
+    missing_left: NDArray[Any]  # whether missing values go to the left
+    numbers: NDArray[Any]  # what the library calls each leaf
+    sets: Mapping[int, Collection[int]] = field(default_factory=dict)
+
+    @property
+    def leaves(self) -> NDArray[np.int64]:
+        """The nodes that are leaves, in order."""
+        return np.flatnonzero(np.asarray(self.left) == NO_CHILD)
 
 
-def read_forest(part: Part) -> Answer:
-    """A forest: the mean of its trees."""
-    return _mean_of_trees(part, part.estimator.estimators_)
+@dataclass(frozen=True, eq=False)
+class Leaves:
+    """The leaves that samples fall into.
+
+    found: the leaf of each tree as its position among all leaves of all trees, of shape
+    (n, n_trees).
+    """
+
+    b: Builder
+    trees: Sequence[Tree]
+    found: Tensor
+
+    @property
+    def layers(self) -> dict[str, Tensor]:
+        """The leaves as the library numbers them, of shape (n, n_trees), by their layer's name."""
+        numbers = np.concatenate([np.asarray(tree.numbers)[tree.leaves] for tree in self.trees])
+        return {LEAVES: self.b.look_up(numbers.astype(np.float32), self.found)}
+
+    def add_up(self, values: Sequence[Any]) -> Tensor:
+        """Return the sums of what the leaves hold, of shape (n, n_values).
+
+        values: of each tree, by node, of shape (n_nodes, n_values).
+        """
+        held = self.b.look_up(self._by_leaf(values), self.found)
+        return self.b.op("ReduceSum", held, np.array([1]), keepdims=0)
+
+    def add_up_by_class(self, values: Sequence[Any], classes: Sequence[int]) -> Tensor:
+        """Return the sums for classes that have trees of their own, of shape (n, n_classes).
+
+        values: of each tree, by node, of shape (n_nodes,). classes: the class of each tree.
+        """
+        owners = np.eye(max(classes) + 1)[np.asarray(classes)]
+        held = self.b.look_up(self._by_leaf(values), self.found)
+        return self.b.op("MatMul", held, owners, width=owners.shape[1])
+
+    def _by_leaf(self, values: Sequence[Any]) -> Floats:
+        held = [np.asarray(v)[tree.leaves] for v, tree in zip(values, self.trees, strict=True)]
+        return np.concatenate(held).astype(np.float64)
 
 
-def _mean_of_trees(part: Part, members: Sequence[Any]) -> Answer:
-    trees = [as_tree(member.tree_) for member in members]
-    found = find_in_single(part.b, trees, as_numbers(part.b, part.value))
-    shares = np.concatenate(
-        [shares_of(m)[tree.leaves] for m, tree in zip(members, trees, strict=True)]
+def find_leaves(
+    b: Builder, trees: Sequence[Tree], x: Tensor, compare: Literal["<=", "<"] = "<="
+) -> Leaves:
+    """The leaves of some trees; x: the columns, in the precision in which the library compares."""
+    counts, sizes = [len(tree.leaves) for tree in trees], [len(tree.left) for tree in trees]
+    if max(counts) >= MOST_LEAVES:
+        raise ExportError(f"a tree has {max(counts):,} leaves, and ONNX counts up to {MOST_LEAVES}")
+    roots, every = np.cumsum([0, *sizes[:-1]]), np.arange(sum(sizes))
+
+    def joined(name: str) -> NDArray[Any]:
+        return np.concatenate([getattr(tree, name) for tree in trees])
+
+    is_leaf = joined("left") == NO_CHILD
+    asks = ~is_leaf
+    asks[roots] = True  # ONNX wants one node in every tree, so a root that is a leaf asks as well
+    place = np.where(is_leaf, np.cumsum(is_leaf), np.cumsum(asks)) - 1  # among all of its kind
+    left, right = (
+        np.where(is_leaf, every, joined(side) + np.repeat(roots, sizes))[asks]
+        for side in ("left", "right")
     )
-    chances = add_up(part.b, found, shares)
-    if len(members) > 1:
-        chances = part.b.op("Div", chances, np.array(float(len(members))))
-    return Answer(chances, layers={LEAVES: leaf_numbers(part.b, found, trees)})
-
-
-def as_tree(tree: Any, columns: Any = None) -> Tree:
-    """One of scikit-learn's trees; columns: which of the table's it sees, None for all."""
-    feature = np.maximum(tree.feature, 0)
-    return Tree(
-        feature if columns is None else np.asarray(columns)[feature],
-        round_down(tree.threshold),
-        tree.children_left,
-        tree.children_right,
-        tree.missing_go_to_left.astype(bool),
-        np.arange(tree.node_count),
+    sets = {
+        root + i: tree.sets[i] for tree, root in zip(trees, roots, strict=True) for i in tree.sets
+    }
+    by_set = np.isin(every, list(sets))
+    tensors = {
+        "nodes_modes": np.where(by_set, IN, COMPARE[compare])[asks].astype(np.uint8),
+        "nodes_splits": np.where(by_set, 0, joined("threshold"))[asks].astype(x.kind),
+        "leaf_weights": np.concatenate([np.arange(n) for n in counts]).astype(x.kind),
+    }
+    if sets:  # in the order of nodes, each ended by NaN
+        members = [each for node in sorted(sets) for each in (*sets[node], np.nan)]
+        tensors["membership_values"] = np.array(members, x.kind)
+    found = b.ensemble(
+        x,
+        len(trees),
+        aggregate_function=SUM,
+        post_transform=AS_IT_IS,
+        tree_roots=(np.cumsum(asks) - 1)[roots],
+        nodes_featureids=joined("feature")[asks],
+        nodes_missing_value_tracks_true=joined("missing_left")[asks].astype(int),
+        nodes_truenodeids=place[left],
+        nodes_trueleafs=is_leaf[left].astype(int),
+        nodes_falsenodeids=place[right],
+        nodes_falseleafs=is_leaf[right].astype(int),
+        leaf_targetids=np.repeat(np.arange(len(trees)), counts),
+        **{name: numpy_helper.from_array(each) for name, each in tensors.items()},
     )
+    return Leaves(b, trees, b.op("Add", b.cast(found, "int64"), np.cumsum([0, *counts[:-1]])))
+
+
+def round_down(thresholds: Floats) -> Floats32:
+    """The largest numbers in single precision that are not above these."""
+    with np.errstate(over="ignore"):
+        single = np.asarray(thresholds, np.float64).astype(np.float32)
+        lower = np.nextafter(single, np.float32(-np.inf))
+    return np.where(single > thresholds, lower, single).astype(np.float32)
+
+
+def find_sklearn_leaves(part: Part, members: Sequence[Any], columns: Any = None) -> Leaves:
+    """The leaves of scikit-learn's trees, whose features are single and thresholds double.
+
+    columns: of each tree, which of the table's it sees; None for all.
+    """
+    x, trees = part.b.cast(part.numbers, "float32"), []
+    for i, member in enumerate(members):
+        tree, seen = member.tree_, np.arange(x.width or 0) if columns is None else columns[i]
+        sides = tree.children_left, tree.children_right, tree.missing_go_to_left
+        feature = np.asarray(seen)[np.maximum(tree.feature, 0)]
+        trees.append(Tree(feature, round_down(tree.threshold), *sides, np.arange(tree.node_count)))
+    return find_leaves(part.b, trees, x)
 
 
 def shares_of(member: Any) -> Floats:
@@ -82,87 +174,88 @@ def shares_of(member: Any) -> Floats:
     return shares
 
 
-def find_in_single(b: Builder, trees: Sequence[Tree], x: Tensor) -> Tensor:
-    """The leaves that scikit-learn finds."""
-    return find_leaves(b, trees, b.cast(x, "float32"), "BRANCH_LEQ")
+def read_forest(part: Part) -> Answer:
+    """A tree, or the mean of a forest's.
+
+    We add up first and divide then, as scikit-learn does, so that forests whose leaves are pure
+    come to the same ties.
+    """
+    members = getattr(part.estimator, "estimators_", [part.estimator])
+    leaves = find_sklearn_leaves(part, members)
+    chances = leaves.add_up([shares_of(member) for member in members])
+    if len(members) > 1:
+        chances = part.b.op("Div", chances, float(len(members)))
+    return Answer(chances, layers=leaves.layers)
 
 
 LEAST = np.nextafter(0.0, -1.0)
 
 
 def read_gradient_boosting(part: Part) -> Answer:
-    """A GradientBoostingClassifier."""
+    """A GradientBoostingClassifier, whose trees add up to raw predictions.
+
+    Of two classes there is one column, whose sign is the answer; 0 is the second class, other than
+    on histograms.
+    """
     b, boosted = part.b, part.estimator
-    members = boosted.estimators_
-    trees = [as_tree(member.tree_) for member in members.ravel()]
-    found = find_in_single(b, trees, as_numbers(b, part.value))
-    held = np.concatenate(
-        [m.tree_.value[t.leaves, 0, 0] for m, t in zip(members.ravel(), trees, strict=True)]
-    )
-    owners = [k for _ in range(len(members)) for k in range(members.shape[1])]
-    total = add_up_by_class(b, found, boosted.learning_rate * held, owners)
-    raw = b.op("Add", total, _start(part))
-    # 0 is the second class here; the numbers above the largest negative one are 0 and more.
-    belief = is_above(b, raw, LEAST) if raw.width == 1 else answer_of_decision(b, raw)
-    layers = {LEAVES: leaf_numbers(b, found, trees)}
-    return Answer(chances_of(b, boosted.loss, raw), raw, belief, layers)
-
-
-def _start(part: Part) -> Floats:
-    """The raw prediction before the first tree, of shape (1, n_columns)."""
-    rows: Floats = np.asarray(part.estimator._raw_predict_init(part.sample), np.float64)
-    known = type(part.estimator.init_).__name__ in ("DummyClassifier", "str")
-    if not known:
+    if type(boosted.init_).__name__ not in ("DummyClassifier", "str"):
         raise ExportError(
-            f"gradient boosting that starts from {type(part.estimator.init_).__name__} cannot "
-            "become ONNX: train it without init="
+            f"gradient boosting that starts from {type(boosted.init_).__name__} cannot become "
+            "ONNX: train it without init="
         )
-    return rows[:1]
+    n_rounds, n_columns = boosted.estimators_.shape
+    members = boosted.estimators_.ravel()
+    leaves = find_sklearn_leaves(part, members)
+    held = [boosted.learning_rate * member.tree_.value[:, 0, 0] for member in members]
+    start = np.asarray(boosted._raw_predict_init(part.sample), np.float64)[:1]
+    total = leaves.add_up_by_class(held, [*range(n_columns)] * n_rounds)
+    raw = b.op("Add", total, start)
+    # The numbers above the largest negative one are 0 and more.
+    belief = b.is_above(raw, LEAST) if raw.width == 1 else b.answer(raw)
+    return Answer(_chances(b, boosted.loss, raw), raw, belief, leaves.layers)
 
 
-def chances_of(b: Builder, loss: str, raw: Tensor) -> Tensor:
+def _chances(b: Builder, loss: str, raw: Tensor) -> Tensor:
     """The probabilities that a loss makes of raw predictions, of shape (n, n_classes)."""
     if raw.width != 1:
         return b.op("Softmax", raw, axis=1)
-    if loss == "exponential":
-        raw = b.op("Mul", raw, np.array(2.0))
-    return both_columns(b, sigmoid(b, raw))
+    return b.both_columns(b.sigmoid(b.op("Mul", raw, 2.0) if loss == "exponential" else raw))
 
 
 BITS = 32  # of each number that holds a part of a set
 
 
 def read_histograms(part: Part) -> Answer:
-    """A HistGradientBoostingClassifier."""
+    """A HistGradientBoostingClassifier, whose trees compare in double precision.
+
+    Categories come first, as their positions among those that were seen; a split sends a set of
+    them to the left, and one that was never seen is missing.
+    """
     b, boosted = part.b, part.estimator
-    rounds = boosted._predictors
-    predictors = [predictor for each in rounds for predictor in each]
-    x, trees = _entering(part), [_as_binned_tree(each.nodes) for each in predictors]
-    x, trees = split_by_sets(b, x, trees, [_sets(part, each) for each in predictors])
-    found = find_leaves(b, trees, x, "BRANCH_LEQ")
-    held = [p.nodes["value"][t.leaves] for p, t in zip(predictors, trees, strict=True)]
-    owners = [k for each in rounds for k in range(len(each))]
-    total = add_up_by_class(b, found, np.concatenate(held), owners)
+    members = [member for each in boosted._predictors for member in each]
+    leaves = find_leaves(b, [_as_tree(member) for member in members], _entering(part))
+    owners = [k for each in boosted._predictors for k in range(len(each))]
+    total = leaves.add_up_by_class([member.nodes["value"] for member in members], owners)
     raw = b.op("Add", total, np.asarray(boosted._baseline_prediction, np.float64).reshape(1, -1))
-    return Answer(chances_of(b, boosted.loss, raw), raw, answer_of_decision(b, raw))
+    return Answer(_chances(b, boosted.loss, raw), raw, b.answer(raw))
 
 
 def _entering(part: Part) -> Tensor:
-    """What the trees see."""
     boosted = part.estimator
     if boosted._preprocessor is None:
-        return as_numbers(part.b, part.value)
+        return part.numbers
     is_category = np.asarray(boosted.is_categorical_)
-    categories = select(part, np.flatnonzero(is_category))
     encoder = boosted._preprocessor.named_transformers_["encoder"]
-    found = [encode_ordinal(categories.of(encoder))]
+    found = [encode_ordinal(select(part, np.flatnonzero(is_category)).of(encoder))]
     if not is_category.all():
-        found.append(as_numbers(part.b, select(part, np.flatnonzero(~is_category)).value))
+        found.append(select(part, np.flatnonzero(~is_category)).numbers)
     return part.b.concat(found)
 
 
-def _as_binned_tree(nodes: Any) -> Tree:
+def _as_tree(predictor: Any) -> Tree:
+    nodes, bits = predictor.nodes, predictor.raw_left_cat_bitsets
     is_leaf = nodes["is_leaf"].astype(bool)
+    by_sets = np.flatnonzero((nodes["is_categorical"] == 1) & ~is_leaf)
     return Tree(
         nodes["feature_idx"],
         nodes["num_threshold"],
@@ -170,16 +263,9 @@ def _as_binned_tree(nodes: Any) -> Tree:
         np.where(is_leaf, NO_CHILD, nodes["right"].astype(np.int64)),
         nodes["missing_go_to_left"].astype(bool),
         np.arange(len(nodes)),
+        {int(i): _members(bits[nodes["bitset_idx"][i]]) for i in by_sets},
     )
 
 
-def _sets(part: Part, predictor: Any) -> dict[int, tuple[int, ...]]:
-    """The categories that go to the right, by node."""
-    nodes = predictor.nodes
-    found = {}
-    for i in np.flatnonzero((nodes["is_categorical"] == 1) & (nodes["is_leaf"] == 0)):
-        bitset = predictor.raw_left_cat_bitsets[nodes["bitset_idx"][i]]
-        encoder = part.estimator._preprocessor.named_transformers_["encoder"]
-        n = len(encoder.categories_[nodes["feature_idx"][i]])
-        found[int(i)] = tuple(c for c in range(n) if not bitset[c // BITS] >> (c % BITS) & 1)
-    return found
+def _members(bitset: Any) -> list[int]:
+    return [c for c in range(BITS * len(bitset)) if bitset[c // BITS] >> (c % BITS) & 1]

@@ -6,7 +6,7 @@ takes no hooks: it has "input" and "output" alone.
 
 The module runs in eval mode without gradients, on its own device and in its own precision. Its
 mode, hooks and parameters are restored, even after an error, whatever other threads do with it
-(`iknow.metrics.torch.passes`).
+(`iknow.models.torch.passes`).
 
 A row may differ by some units in the last place between batch sizes: torch chooses other kernels,
 which add in another order.
@@ -25,7 +25,6 @@ from torch import nn
 from iknow.core.arrays import Bools
 from iknow.core.robustness import Sensitivity
 from iknow.errors import IknowError, LayerError, RefusedError
-from iknow.metrics.torch.passes import forward_pass
 from iknow.models.inputs import Fields, Sizes
 from iknow.models.model import Layer, check_layers, check_type
 from iknow.models.network import ENTRANCE, INPUT, OUTPUT, Network, Pass, Read
@@ -33,6 +32,7 @@ from iknow.models.pooling import WHOLE, Pool
 from iknow.models.scores import ScoresOption, find_output
 from iknow.models.torch import inputs as given
 from iknow.models.torch.layers import Reading, Trial, mark, readable_parts, to_array
+from iknow.models.torch.passes import copy_at_rest, forward_pass
 
 FAILURES = (RuntimeError, ValueError, IndexError, AssertionError)
 
@@ -101,12 +101,13 @@ class TorchModel(Network):
         named = [name for name, _ in self.module.named_modules()]
         if layer == OUTPUT and self.scores is not None and layer not in named:
             raise LayerError("nothing is known about scores that are chosen by scores=")
-        from iknow.metrics.torch.module import sensitivities  # only certificates need it
+        from iknow.metrics.lipschitz_torch import sensitivities  # only certificates need it
 
         def alike(module: nn.Module) -> TorchModel:
             return TorchModel(module, scores=self.scores)
 
-        return sensitivities(self.module, inputs.shape, [layer], inputs.probe, alike)[layer]
+        module = self.module if layer == "input" else copy_at_rest(self.module)
+        return sensitivities(module, inputs.shape, [layer], inputs.probe, alike)[layer]
 
     @property
     def _name(self) -> str:

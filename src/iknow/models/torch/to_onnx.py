@@ -1,8 +1,9 @@
-"""To ONNX: a torch module and its layers as one graph, by torch's own exporters.
+"""To ONNX: a torch module and its layers as one graph, by torch's own exporter.
 
-We try torch.export first: it proves that the graph holds for any number of samples, and refuses a
-module whose way depends on its data. What it cannot read is traced; a trace that would fix
-something which may vary, such as a branch, is refused.
+`TorchModel` reads layers as numpy arrays. To become a graph, everything after the module has to be
+torch's too: scores as columns, pooling, flattening. So a `Readout` returns what iknow reads of a
+module as tensors, and `torch.export` makes a program of it: that proves that the graph holds for
+any number of samples, and refuses a module whose way depends on its data.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import io
 import logging
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import Any
 
@@ -23,34 +24,49 @@ from iknow.core.text import name as shown_name
 from iknow.errors import ExportError, IknowError
 from iknow.models.export import BELIEF, LAYER, SCORES
 from iknow.models.inputs import Fields
+from iknow.models.network import ENTRANCE, MASK
+from iknow.models.pooling import Pool, pool_places
+from iknow.models.scores import find_output, meaning_of
 from iknow.models.torch import inputs as given
+from iknow.models.torch.layers import Reading, readable_parts
 from iknow.models.torch.model import TorchModel
-from iknow.models.torch.traced import Traced, TracerWarning
+from iknow.models.torch.passes import copy_at_rest, forward_pass
 
 SINGLE = "X"
-ROWS, MORE_ROWS = 2, 3  # to trace with; 0 and 1 are often special
+ROWS, MORE_ROWS = 2, 3  # to export with; 0 and 1 are often special
 LARGEST = (1 << 31) - 1  # bytes of a protobuf message
 LOGS = ("torch", "torch.onnx", "torch.export", "torch._export", "torch.fx", "onnxscript")
 
 
 def to_onnx(model: TorchModel, layers: Sequence[str], inputs: Any) -> bytes:
     """The ONNX file of a torch module; see `iknow.models.export`."""
+    name = type(model.module).__name__
     if isinstance(model.module, torch.jit.ScriptModule):
         raise ExportError("TorchScript cannot become ONNX: give the module that it was made of")
-    tensors = _few_samples(model, inputs)
+    # Two samples, or three if there are two, so that no comparison has as many.
+    rows = np.arange(MORE_ROWS if len(inputs) == ROWS else ROWS) % len(inputs)
+    tensors = given.to_tensors(inputs[rows], model.module)[0]
+    names = name_inputs(tuple(tensors.arrays))
+    last = _find_axes(model, layers, tensors)
     try:
         with _quiet():
-            traced = Traced(model, layers, tensors)
+            readout = Readout(model, last, tensors)
+    except Exception as error:  # of a module that cannot be copied
+        raise ExportError(f"{name} cannot be copied: {shown_name(error, 500)}") from error
+    examples = tuple(_as_numpy_has_it(each.cpu()) for each in tensors.arrays.values())
+    try:
+        with _quiet(), torch.no_grad():
+            content = _export(readout, examples, names, [f"{LAYER}{layer}" for layer in layers])
     except IknowError:
         raise
-    except Exception as error:  # of a module that cannot be copied
-        raise ExportError(f"{_name(model)} cannot be copied: {shown_name(error, 500)}") from error
-    names = name_inputs(tuple(tensors.arrays))
-    outputs = [SCORES, *(f"{LAYER}{layer}" for layer in layers)]
-    examples = tuple(_as_numpy_has_it(each.cpu()) for each in tensors.arrays.values())
-    content = _first_that_works(traced, examples, names, outputs, _name(model))
+    except Exception as error:  # the exporter may raise anything
+        raise ExportError(
+            f"{name} cannot become ONNX by torch.export, which wants a module whose way does not "
+            f"depend on its data. {_in_a_line(error)}. If you can export it yourself, wrap the "
+            ".onnx file instead"
+        ) from error
     if len(content) > LARGEST:
-        raise ExportError(f"{_name(model)} takes more than 2 GB as ONNX, which no such file can")
+        raise ExportError(f"{name} takes more than 2 GB as ONNX, which no such file can")
     return content
 
 
@@ -65,86 +81,108 @@ def name_inputs(names: Sequence[str]) -> list[str]:
     return found
 
 
-Way = Callable[[nn.Module, tuple[Tensor, ...], list[str], list[str]], bytes]
+class Readout(nn.Module):
+    """The scores and some layers of a torch module, for its inputs by position.
+
+    Args:
+        model: The adapter. Its module is copied to the CPU, in eval mode.
+        features_last: By layer, whether its last axis holds the features.
+        tensors: A few samples as the module takes them.
+    """
+
+    def __init__(self, model: TorchModel, features_last: dict[str, bool], tensors: Fields) -> None:
+        super().__init__()
+        self._names, self._model, self._features_last = tuple(tensors.arrays), model, features_last
+        floats = [t.dtype for t in tensors.arrays.values() if t.is_floating_point()]
+        self._precision = floats[0] if floats else torch.float32
+        self.module = copy_at_rest(model.module).cpu().eval()
+        for part in self.module.modules():
+            if vars(part).get("_compiled_call_impl") is not None:
+                part._compiled_call_impl = None
+
+    def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        # A graph's inputs are cast to the module's own precision, which numpy may lack.
+        cast = [t.to(self._precision) if t.is_floating_point() else t for t in tensors]
+        fields, layers = Fields(dict(zip(self._names, cast, strict=True))), (*self._features_last,)
+        pooling, n = self._model.pooling, tensors[0].shape[0]
+        reading = Reading(readable_parts(self.module), layers, pooling, n, keep=_keep)
+        raw = given.raw_input(fields)
+        found: dict[str, Any] = {} if raw is None else {"input": raw.clone()}
+        placed, named = given.arguments(fields, self.module)
+        with forward_pass(self.module, reading.watched, reading.act, reading.entered):
+            returned = self.module(*placed, **named)
+        output = find_output(returned, self._model.scores, n, type(self.module).__name__)
+        scores = _as_columns(output, meaning_of(self._model.scores))
+        found |= {"output": scores, **{layer: read[0] for layer, read in reading.found.items()}}
+        mask = fields.arrays.get(MASK)
+        mask = mask if mask is not None and mask.ndim == 2 else None
+        results = [scores]
+        for layer, last in self._features_last.items():
+            pooled = pool(pooling.of(layer), found[layer], features_last=last, mask=mask)
+            results.append((pooled if pooled.ndim > 1 else pooled[:, None]).flatten(1))
+        return tuple(each if each.dtype == torch.float64 else each.float() for each in results)
 
 
-def export_program(
-    module: nn.Module, examples: tuple[Tensor, ...], names: list[str], outputs: list[str]
-) -> bytes:
-    """By torch.export: samples, and the tokens in whole numbers, may be any number."""
-    auto = torch.export.Dim.AUTO
-    shapes = tuple({0: auto, 1: auto} if _has_tokens(each) else {0: auto} for each in examples)
-    program = torch.onnx.export(
-        module,
-        examples,
-        dynamo=True,
-        input_names=names,
-        output_names=outputs,
-        dynamic_shapes=(shapes,),
-        verbose=False,
-    )
-    if program is None:
-        raise ExportError("torch.onnx.export returned nothing")
-    return bytes(program.model_proto.SerializeToString())
+def pool(
+    way: Pool | None, values: Tensor, *, features_last: bool = True, mask: Tensor | None = None
+) -> Tensor:
+    """What `Pooling` makes of the activations of a layer, with torch's operations.
+
+    mask: of shape (n, tokens), 0 for tokens that are padding.
+    """
+    if not isinstance(way, str) or values.ndim < 3:
+        return values
+    seen = None if mask is None or not features_last else mask != 0
+    pooled: Tensor = pool_places(way, values, features_last=features_last, seen=seen)
+    return pooled
 
 
-def export_trace(
-    module: nn.Module, examples: tuple[Tensor, ...], names: list[str], outputs: list[str]
-) -> bytes:
-    """By tracing; torch warns of what a trace would fix, which is refused here."""
-    file: Any = io.BytesIO()
-    axes = {name: {0: "n"} for name in (*names, *outputs)}
-    for name, each in zip(names, examples, strict=True):
-        axes[name] |= {1: "tokens"} if _has_tokens(each) else {}
-    how: dict[str, Any] = {"input_names": names, "output_names": outputs, "dynamic_axes": axes}
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always", TracerWarning)
-        torch.onnx.export(module, examples, file, dynamo=False, **how)
-    fixed = [each for each in told if issubclass(each.category, TracerWarning)]
-    if fixed:
-        raise ValueError(f"its way may depend on its data: {fixed[0].message}")
-    return bytes(file.getvalue())
+def _find_axes(model: TorchModel, layers: Sequence[str], tensors: Fields) -> dict[str, bool]:
+    """For each layer, whether its last axis holds the features, seen in an ordinary pass."""
+    parts = model._locate(layers)
+    model._ask(tensors.copy(), layers, parts)  # it raises what is wrong with a layer
+    found = model._run(tensors.copy(), layers, parts)
+    mask, last = found.mask, dict.fromkeys(layers, True)
+    for layer, read in found.layers.items():
+        if layer.removesuffix(ENTRANCE) not in parts:
+            continue
+        shape, way = read.values.shape, model.pooling.of(layer)
+        last[layer] = read.features_last
+        if read.mask is not None:
+            raise ExportError(
+                f"layer {layer!r} holds sequences of different lengths, which a graph cannot: "
+                "choose another layer"
+            )
+        if callable(way) and (len(shape) > 2 or model.pooling.is_by_layer):
+            raise ExportError(
+                f"layer {layer!r} is pooled by a function of arrays, which cannot become a graph: "
+                "use 'mean', 'cls' or 'last', or a module that pools"
+            )
+        fits = mask is None or (len(shape) == 3 and shape[1] == mask.shape[1])
+        if way is not None and len(shape) > 2 and last[layer] and not fits:
+            raise ExportError(
+                f"layer {layer!r} of shape {shape} does not hold the tokens of the attention mask: "
+                "choose another layer"
+            )
+    return last
 
 
-WAYS: dict[str, Way] = {"torch.export": export_program, "tracing": export_trace}
+def _as_columns(scores: Any, meaning: str | None) -> Tensor:
+    """Scores with a column for each class, as `as_columns` makes them."""
+    if not isinstance(scores, Tensor):
+        raise ExportError(f"scores= must give a tensor to be exported; got {type(scores).__name__}")
+    if scores.ndim > 1 and scores.shape[1] != 1:
+        return scores
+    column = scores.reshape(-1).double()
+    pair = (-column / 2, column / 2) if meaning == "logit" else (1 - column, column)
+    return torch.stack(pair, dim=1)
 
 
-def _first_that_works(
-    module: nn.Module, examples: tuple[Tensor, ...], names: list[str], outputs: list[str], what: str
-) -> bytes:
-    failures = []
-    for way, export in WAYS.items():
-        try:
-            with _quiet(), torch.no_grad():
-                return export(module, examples, names, outputs)
-        except IknowError:
-            raise
-        except Exception as error:  # either exporter may raise anything
-            failures.append(f"by {way}: {_in_a_line(error)}")
-    raise ExportError(
-        f"{what} cannot become ONNX. {'; '.join(failures)}. If you can export it yourself, wrap "
-        "the .onnx file instead"
-    )
-
-
-def _in_a_line(error: BaseException) -> str:
-    """What an exporter failed of: the first cause, without colors and advice about exporters."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    said = re.sub("\x1b\\[[0-9;]*m", "", f"{type(error).__name__}: {error}")
-    return shown_name(" ".join(said.split()), 300)
-
-
-def _few_samples(model: TorchModel, inputs: Any) -> Fields:
-    """Two samples to trace with; three if there are two, so that no comparison has as many."""
-    n = len(inputs)
-    rows = np.arange(MORE_ROWS if n == ROWS else ROWS) % n
-    return given.to_tensors(inputs[rows], model.module)[0]
-
-
-def _has_tokens(example: Tensor) -> bool:
-    """Whether the second axis may have any length, as token numbers and their masks have."""
-    return example.ndim == 2 and not example.is_floating_point()
+def _keep(tensor: Tensor, what: str) -> Tensor:
+    """A copy that nothing can overwrite later."""
+    if not isinstance(tensor, Tensor):
+        raise ExportError(f"{what} is no tensor but {type(tensor).__name__}: choose another layer")
+    return tensor.clone()
 
 
 def _as_numpy_has_it(tensor: Tensor) -> Tensor:
@@ -152,22 +190,47 @@ def _as_numpy_has_it(tensor: Tensor) -> Tensor:
     return tensor.float() if tensor.is_floating_point() and tensor.element_size() < 4 else tensor
 
 
-def _name(model: TorchModel) -> str:
-    return type(model.module).__name__
+def _export(
+    readout: Readout, examples: tuple[Tensor, ...], names: list[str], layers: list[str]
+) -> bytes:
+    """A graph of any number of samples, and of any length of token numbers and their masks."""
+    auto, shapes = torch.export.Dim.AUTO, []
+    for each in examples:
+        has_tokens = each.ndim == 2 and not each.is_floating_point()
+        shapes.append({0: auto, 1: auto} if has_tokens else {0: auto})
+    program = torch.onnx.export(
+        readout,
+        examples,
+        dynamo=True,
+        input_names=names,
+        output_names=[SCORES, *layers],
+        dynamic_shapes=(tuple(shapes),),
+        verbose=False,
+    )
+    if program is None:
+        raise ExportError("torch.onnx.export returned nothing")
+    return bytes(program.model_proto.SerializeToString())
+
+
+def _in_a_line(error: BaseException) -> str:
+    """What the exporter failed of: the first cause, without colors."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    said = re.sub("\x1b\\[[0-9;]*m", "", f"{type(error).__name__}: {error}")
+    return shown_name(" ".join(said.split()), 300)
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the exporters from warning and logging: what fails is in the error."""
-    logs = [logging.getLogger(name) for name in LOGS]
-    before = [log.level for log in logs]
+    """Keep the exporter from warning and logging: what fails is in the error."""
+    before = {log: log.level for log in map(logging.getLogger, LOGS)}
+    nowhere = io.StringIO()
     try:
-        for log in logs:
+        for log in before:
             log.setLevel(logging.CRITICAL)
-        nowhere = io.StringIO()
         with redirect_stdout(nowhere), redirect_stderr(nowhere), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        for log, level in zip(logs, before, strict=True):
+        for log, level in before.items():
             log.setLevel(level)

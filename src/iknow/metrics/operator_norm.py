@@ -23,14 +23,12 @@ reorthogonalization rounding repeats Ritz values but invents none (Paige).
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable
 
 import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.nn.utils import parametrize
+from torch import Tensor
 
 from iknow.metrics.lipschitz import ROUND_UP, spectral_norm
 
@@ -42,27 +40,14 @@ Map = Callable[[Tensor], Tensor]
 Shape = tuple[int, ...]
 
 
-def linear_part(module: nn.Module) -> nn.Module:
-    """A copy of a known affine module without the terms that do not depend on its input."""
-    bare = copy.deepcopy(module)
-    for name in ("bias", "running_mean"):
-        value = getattr(bare, name, None)
-        if isinstance(value, Tensor) and not parametrize.is_parametrized(bare, name):
-            value.zero_()
-    for name in ("value", "shift"):  # of constant padding, of adding a number
-        if hasattr(bare, name):
-            setattr(bare, name, 0.0)
-    return bare
-
-
 def operator_norm(
     function: Map, shape: Shape, dense: bool | None = None, steps: int = STEPS
 ) -> float:
     """An upper bound of the ℓ2 operator norm of the linear part of an affine function.
 
-    function: maps float64 batches of shape (n, *shape), each sample separately; an offset could
-    swamp small entries (`linear_part`). dense: whether to write out the matrix; by default, if it
-    is small enough. steps: of the iteration otherwise.
+    function: maps float64 batches of shape (n, *shape), each sample separately; a large offset
+    would swamp small entries. dense: whether to write out the matrix; by default, if it is small
+    enough. steps: of the iteration otherwise.
     """
     with torch.inference_mode(False), torch.no_grad():
         offset = function(torch.zeros(1, *shape, dtype=torch.float64))

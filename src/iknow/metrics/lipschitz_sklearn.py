@@ -1,11 +1,11 @@
 """Lipschitz constants of scikit-learn's multilayer perceptron, and of the scalers before it.
 
-`SklearnModel` names the layers: "input", each step of a pipeline, "hidden1", ..., "logits".
-Everything up to the first activation function is one linear map and is bounded as one.
+`SklearnModel` names the layers: "input", each step of a pipeline, "hidden1", ..., "logits". Each
+becomes a node to propagate over (`lipschitz`).
 
-Steps are affine maps, for the types listed here and no others. A subclass,
-or an instance with its own `transform`, may compute anything, and a parameter may change the map
-after fitting. So we match types exactly, check parameters, and refuse all others.
+Steps are affine maps, for the types listed here and no others. A subclass, or an instance with its
+own `transform`, may compute anything, and a parameter may change the map after fitting. So we match
+types exactly, check parameters, and refuse all others.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -26,52 +27,165 @@ from iknow.core.robustness import Sensitivity
 from iknow.core.rule import replaced_methods
 from iknow.errors import InputError, LayerError
 from iknow.metrics.lipschitz import (
-    ACTIVATION_LIPSCHITZ,
     FLOAT32_ROUNDING,
     FLOAT64_ROUNDING,
-    Growth,
+    SMALLEST,
+    Node,
+    Noise,
+    Propagation,
     as_matrix,
     spectral_norm,
 )
-from iknow.metrics.rounding import Computed
 from iknow.metrics.sklearn_parts import ACTIVATIONS, unwrap
 
-ELEMENTWISE = {
+ACTIVATION_LIPSCHITZ = {"identity": 1.0, "relu": 1.0, "tanh": 1.0, "logistic": 0.25}
+"""The steepest slope of each activation function, by its name in scikit-learn."""
+KNOWN = {
     StandardScaler: {"copy", "with_mean", "with_std"},
     MinMaxScaler: {"clip", "copy", "feature_range"},
     MaxAbsScaler: {"clip", "copy"},
     RobustScaler: {"copy", "quantile_range", "unit_variance", "with_centering", "with_scaling"},
-}
-PROJECTION = {
     PCA: {
         "copy", "iterated_power", "n_components", "n_oversamples", "power_iteration_normalizer",
         "random_state", "svd_solver", "tol", "whiten",
-    }
+    },
 }  # fmt: skip
 """The known transformers, with all parameters they may have."""
-
-KNOWN = ELEMENTWISE | PROJECTION
 NAMES = ", ".join(kind.__name__ for kind in KNOWN)
 USUAL = 1e-20, 1e20  # with parameters in this range float32 inputs up to 1e15 cannot overflow
+LARGEST = 4e150  # far from where squares of float64 overflow
+FLOAT64 = np.dtype(np.float64)
+
+
+def mlp_lipschitz(
+    network: Any, layers: Sequence[str] | None = None, start: str = "input"
+) -> dict[str, float]:
+    """Return the ℓ2 Lipschitz constants from the layer `start` to every later layer.
+
+    Pass the result to `propagate_radius`.
+
+    Args:
+        network: A fitted MLPClassifier, or a pipeline of linear transformers that ends in one.
+        layers: The layers to return. Default: all.
+        start: The layer to measure from. The ratio of two constants from the input is no bound.
+
+    Examples:
+        >>> list(mlp_lipschitz(network))
+        ['input', 'hidden1', 'logits']
+    """
+    steps, classifier = unwrap(network)
+    check_network(classifier)
+    names = _layer_names(steps, classifier)
+    for name in (*names, start, *(layers or ())):
+        _place(name, names)
+    first = _place(start, names)
+    early = [name for name in layers or () if _place(name, names) < first]
+    if early:
+        raise LayerError(f"layer {early[0]!r} comes before {start!r}: distances go forward")
+    places = range(first + 1, len(names))
+    taken = [(names[place], _step(steps, classifier, place, FLOAT64)) for place in places]
+    nodes, along = _nodes(taken), Propagation(_norm)
+    found = dict(zip(names[first:], nodes, strict=True))
+    return {name: along.constant(found[name]) for name in found if name in (layers or found)}
+
+
+def sensitivity_of(
+    estimator: Any, layer: str, dtype: np.dtype[Any], n_features: int
+) -> Sensitivity:
+    """Bound how far a layer of a fitted estimator, whose steps up to it are known, can move.
+
+    Args:
+        estimator: A fitted classifier or pipeline.
+        layer: Name of the layer.
+        dtype: Data type of the inputs, which transformers compute in.
+        n_features: Number of features of the inputs.
+
+    Examples:
+        >>> sensitivity_of(network, "input", np.dtype(np.float64), 4).lipschitz
+        1.0
+    """
+    steps, classifier = unwrap(estimator)
+    names = ["input", *(name for name, _ in steps)]
+    if layer not in names:
+        check_network(classifier)
+        names = _layer_names(steps, classifier)
+    places = range(1, _place(layer, names) + 1)
+    taken = [(names[place], _step(steps, classifier, place, dtype)) for place in places]
+    along = Propagation(
+        _norm, stored=lambda node: Noise(FLOAT32_ROUNDING, SMALLEST * math.sqrt(node.n_values))
+    )
+    return along.sensitivity(_nodes(taken, n_features)[-1])
+
+
+def _norm(run: tuple[Floats, ...]) -> float:
+    return spectral_norm(reduce(np.matmul, run))
+
+
+def _place(name: str, names: Sequence[str]) -> int:
+    if names.count(name) != 1:
+        raise LayerError(f"{name!r} must name one layer; the layers are {', '.join(names)}")
+    return names.index(name)
+
+
+def _layer_names(steps: Sequence[tuple[str, Any]], network: Any) -> list[str]:
+    hidden = [f"hidden{i + 1}" for i in range(len(network.coefs_) - 1)]
+    return ["input", *(name for name, _ in steps), *hidden, "logits"]
+
+
+def _step(
+    steps: Sequence[tuple[str, Any]], network: Any, place: int, dtype: np.dtype[Any]
+) -> Step | None:
+    """The step to the layer at this place from the one before it."""
+    if place <= len(steps):
+        return transformer_step(*steps[place - 1], dtype)
+    return dense_step(network, place - len(steps) - 1)
 
 
 @dataclass(frozen=True, eq=False)
 class Step:
     """x → function(x @ matrix + offset), computed with some noise.
 
-    matrix: of shape (n_inputs, n_outputs); scale: its diagonal, if it is diagonal. slope: the
-    Lipschitz constant of the function. The computed value is off by at most noise · |x|₂ + fixed
-    before the function, which adds function_noise.
+    matrix: of shape (n_inputs, n_outputs). slope: the Lipschitz constant of the function. The
+    computed value is off by at most noise · |x|₂ + fixed before the function, which adds
+    function_noise.
     """
 
     matrix: Floats
     offset: Floats
     noise: float
     fixed: float
-    scale: Floats | None = None
     function: Callable[[Floats], Floats] | None = None
     slope: float = 1.0
     function_noise: float = 0.0
+
+
+def _nodes(steps: Sequence[tuple[str, Step | None]], n_features: int = 0) -> list[Node]:
+    """The input and the layer after each step; n_features: of the input, if no step says so."""
+    known = [step for _, step in steps if step is not None]
+    value = np.zeros(len(known[0].matrix) if known else n_features)
+    nodes = [Node("the input", "input", (), len(value), lambda: 0.0)]
+
+    def add(name: str, kind: Any, noise: Noise, **facts: Any) -> Node:
+        n_values, center = len(value), _length(value)
+        inputs = (nodes[-1],) if kind == "affine" else (linear,)
+        return Node(repr(name), kind, inputs, n_values, lambda: center, lambda: noise, **facts)
+
+    for name, step in steps:
+        if step is None:
+            nodes.append(nodes[-1])
+            continue
+        peak, peak_fixed = _length(step.matrix), _length(step.offset)
+        if not max(peak, peak_fixed) < 1e100:
+            raise LayerError(f"layer {name!r} has weights so large that float64 may overflow")
+        value = value @ step.matrix + step.offset
+        noise = Noise(step.noise, step.fixed, peak, peak_fixed)
+        node = linear = add(name, "affine", noise, linear=step.matrix)
+        if step.function is not None:
+            value, constant = step.function(value), partial(float, step.slope)
+            noise = Noise(0.0, step.function_noise, largest=LARGEST)
+            node = add(name, "function", noise, lipschitz=constant)
+        nodes.append(node)
+    return nodes
 
 
 def check_network(network: Any) -> None:
@@ -116,7 +230,15 @@ def transformer_step(name: str, transformer: Any, dtype: np.dtype[Any]) -> Step 
             "not their subclasses; start after it, or bound it yourself and multiply"
         )
     _check_methods(name, transformer)
-    _check_parameters(name, transformer)
+    parameters, what = transformer.get_params(deep=False), f"step {name!r} ({kind.__name__})"
+    unknown = sorted(set(parameters) - KNOWN[kind])
+    if unknown:
+        raise LayerError(f"{what} cannot be bounded: its parameter {unknown[0]!r} is unknown")
+    if kind is not PCA and not parameters["copy"]:
+        raise LayerError(
+            f"{what} cannot be bounded: with copy=False it changes its input in place, which other "
+            "layers read"
+        )
     unit = _unit_of(name, dtype)
     return _projection(transformer, unit) if kind is PCA else _scaler(name, transformer, unit)
 
@@ -145,7 +267,7 @@ def _scaler(name: str, scaler: Any, unit: float) -> Step:
     # the loss below the smallest normal number.
     lost = math.sqrt(len(scale)) * (1 + largest) * 1e-44
     fixed = 8 * unit * _length(offset) + lost
-    step = Step(np.diag(scale), offset, 8 * unit * largest, fixed, scale)
+    step = Step(np.diag(scale), offset, 8 * unit * largest, fixed)
     if limits is None:
         return step
     low, high = limits
@@ -172,21 +294,6 @@ def _check_methods(name: str, thing: Any) -> None:
         raise LayerError(
             f"step {name!r} ({type(thing).__name__}) cannot be bounded: the instance replaces its "
             f"method {replaced[0]!r}"
-        )
-
-
-def _check_parameters(name: str, transformer: Any) -> None:
-    parameters, what = (
-        transformer.get_params(deep=False),
-        f"{name!r} ({type(transformer).__name__})",
-    )
-    unknown = sorted(set(parameters) - KNOWN[type(transformer)])
-    if unknown:
-        raise LayerError(f"step {what} cannot be bounded: its parameter {unknown[0]!r} is unknown")
-    if type(transformer) in ELEMENTWISE and not parameters["copy"]:
-        raise LayerError(
-            f"step {what} cannot be bounded: with copy=False it changes its input in place, which "
-            "other layers read"
         )
 
 
@@ -217,103 +324,3 @@ def _vector(values: Any) -> Floats:
 def _length(values: Floats) -> float:
     """The ℓ2 or Frobenius norm, which also bounds the norm of |matrix| that rounding needs."""
     return float(np.linalg.norm(values))
-
-
-FLOAT64 = np.dtype(np.float64)
-
-
-def mlp_lipschitz(
-    network: Any, layers: Sequence[str] | None = None, start: str = "input"
-) -> dict[str, float]:
-    """Return the ℓ2 Lipschitz constants from the layer `start` to every later layer.
-
-    Pass the result to `propagate_radius`.
-
-    Args:
-        network: A fitted MLPClassifier, or a pipeline of linear transformers that ends in one.
-        layers: The layers to return. Default: all.
-        start: The layer to measure from. The ratio of two constants from the input is no bound.
-
-    Examples:
-        >>> list(mlp_lipschitz(network))
-        ['input', 'hidden1', 'logits']
-    """
-    steps, classifier = unwrap(network)
-    check_network(classifier)
-    names = _layer_names(steps, classifier)
-    for name in (*names, start, *(layers or ())):
-        if names.count(name) != 1:
-            raise LayerError(f"{name!r} must name one layer; the layers are {', '.join(names)}")
-    growth, constants = Growth(), {}
-    for place in range(names.index(start), len(names)):
-        if names[place] != start:
-            growth = _grow(growth, _step(steps, classifier, place, FLOAT64))
-        if layers is None or names[place] in layers:
-            constants[names[place]] = growth.lipschitz
-    early = [name for name in layers or () if name not in constants]
-    if early:
-        raise LayerError(f"layer {early[0]!r} comes before {start!r}: distances go forward")
-    return constants
-
-
-def sensitivity_of(
-    estimator: Any, layer: str, dtype: np.dtype[Any], n_features: int
-) -> Sensitivity:
-    """Bound how far a layer of a fitted estimator, whose steps up to it are known, can move.
-
-    Args:
-        estimator: A fitted classifier or pipeline.
-        layer: Name of the layer.
-        dtype: Data type of the inputs, which transformers compute in.
-        n_features: Number of features of the inputs.
-
-    Examples:
-        >>> sensitivity_of(network, "input", np.dtype(np.float64), 4).lipschitz
-        1.0
-    """
-    steps, classifier = unwrap(estimator)
-    names = ["input", *(name for name, _ in steps)]
-    if layer not in names:
-        check_network(classifier)
-        names = _layer_names(steps, classifier)
-    if names.count(layer) != 1:
-        raise LayerError(f"{layer!r} must name one layer; the layers are {', '.join(names)}")
-    growth, computed = Growth(), Computed(np.zeros(n_features))
-    for place in range(1, names.index(layer) + 1):
-        step = _step(steps, classifier, place, dtype)
-        growth = _grow(growth, step)
-        computed = _compute(computed, step, growth.lipschitz)
-    return computed.stored()
-
-
-def _layer_names(steps: Sequence[tuple[str, Any]], network: Any) -> list[str]:
-    hidden = [f"hidden{i + 1}" for i in range(len(network.coefs_) - 1)]
-    return ["input", *(name for name, _ in steps), *hidden, "logits"]
-
-
-def _step(
-    steps: Sequence[tuple[str, Any]], network: Any, place: int, dtype: np.dtype[Any]
-) -> Step | None:
-    """The step to the layer at this place from the one before it."""
-    if place <= len(steps):
-        return transformer_step(*steps[place - 1], dtype)
-    return dense_step(network, place - len(steps) - 1)
-
-
-def _grow(growth: Growth, step: Step | None) -> Growth:
-    if step is None:
-        return growth
-    growth = growth.through_matrix(step.matrix)
-    return growth if step.function is None else growth.through_function(step.slope)
-
-
-def _compute(computed: Computed, step: Step | None, lipschitz: float) -> Computed:
-    if step is None:
-        return computed
-    computed.check_range(step.matrix, step.offset)
-    at_zero = computed.at_zero @ step.matrix + step.offset
-    stretch = spectral_norm(step.matrix) if step.scale is None else float(np.abs(step.scale).max())
-    noise, fixed = step.noise * step.slope, step.fixed * step.slope + step.function_noise
-    if step.function is not None:
-        at_zero = step.function(at_zero)
-    return computed.through(at_zero, lipschitz, stretch * step.slope, noise, fixed)

@@ -8,7 +8,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.neural_network import MLPClassifier
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
     MaxAbsScaler,
@@ -20,8 +20,12 @@ from sklearn.preprocessing import (
 
 from iknow.errors import InputError, LayerError
 from iknow.metrics import propagate_radius, spectral_norm
-from iknow.metrics.lipschitz import ACTIVATION_LIPSCHITZ
-from iknow.metrics.sklearn import KNOWN, mlp_lipschitz, sensitivity_of
+from iknow.metrics.lipschitz_sklearn import (
+    ACTIVATION_LIPSCHITZ,
+    KNOWN,
+    mlp_lipschitz,
+    sensitivity_of,
+)
 from iknow.models.sklearn import SklearnModel
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -319,6 +323,18 @@ def test_what_is_stored_is_as_near_to_real_arithmetic_as_is_promised(dtype, acti
                 assert (allowed <= 2.0**-24 * lengths * (1 + 1e-6)).all()
 
 
+def test_a_step_with_the_name_of_a_hidden_layer_counts():
+    x, y = data()
+    inner = network().fit(StandardScaler().fit_transform(x), y)
+    named, plain = (
+        Pipeline([(name, StandardScaler().fit(x)), ("network", inner)]) for name in ("hidden1", "s")
+    )
+    found, wanted = (sensitivity_of(m, "logits", x.dtype, 6) for m in (named, plain))
+    assert found == wanted
+    with pytest.raises(LayerError, match="'hidden1' must name one layer"):
+        mlp_lipschitz(named)
+
+
 def test_in_half_precision_no_scaler_is_bounded():
     x, y = data()
     model = make_pipeline(StandardScaler(), network()).fit(x, y)
@@ -338,5 +354,5 @@ def test_a_network_that_may_overflow_is_refused(size):
     model = network("relu").fit(x, y)
     model.coefs_[0] *= size
     model.coefs_[1] *= size
-    with pytest.raises(LayerError, match="might overflow float64"):
+    with pytest.raises(LayerError, match="may overflow"):
         sensitivity_of(model, "logits", x.dtype, 6)

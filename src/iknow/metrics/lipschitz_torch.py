@@ -1,0 +1,552 @@
+"""What a torch module does to distances: how far apart two inputs can end up in each layer.
+
+`torch.export` writes down what the module does, as a graph of ATen operations (`lipschitz_aten`)
+over which `lipschitz` propagates. The graph speaks for every batch and every call only if
+
+- the code changes nothing that outlives the call: torch warns of all such effects, and any warning
+  is an error;
+- the graph for any number of samples and that for one alone are the same, and no operation mixes
+  samples, uses their number, or changes a parameter, a buffer or the input;
+- nothing that torch does not follow runs instead: hooks, compiled code, tensors of other types;
+- what the module really computes agrees: random inputs go through a float64 copy, which must keep
+  its state, and `sensitivities` sends real inputs through the module in its own dtype, in batches
+  of several sizes and more than once. The results must match those of the graph in float64, up to
+  rounding.
+
+What a forward reads from elsewhere (globals, settings, the environment) counts as it is now.
+
+`lipschitz_constants` hold in real arithmetic; `sensitivities` also bound torch's rounding.
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+import logging
+import math
+import operator
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager, redirect_stderr
+from contextvars import ContextVar
+from functools import cache, cached_property, partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.modules import module as torch_module
+
+from iknow.core.robustness import Sensitivity
+from iknow.errors import InputError, LayerError
+from iknow.locking import fork_waits_for
+from iknow.metrics.lipschitz import Node, Noise, Propagation
+from iknow.metrics.lipschitz_aten import (
+    AFFINE,
+    FUNCTIONS,
+    SAME,
+    Arithmetic,
+    Call,
+    Shape,
+    affine_noise,
+    arithmetic_of,
+    check_call,
+    constant_of,
+    function_noise,
+    input_dtype,
+    run_norm,
+)
+
+ROWS = 8
+MANY = 11  # samples of an example batch: a number that no axis of a sample is likely to have
+OLDEST_TORCH = (2, 13)  # whose export was attacked; it warns of all effects of a forward
+HARMLESS = (FutureWarning, DeprecationWarning, ResourceWarning)
+RUNNERS = ("OptimizedModule", "DataParallel", "DistributedDataParallel")
+SUMS = ("add.Tensor", "sub.Tensor")
+PLAIN = (bool, int, float, complex, str, bytes, set, frozenset, range)
+ENTRANCE = ".input"
+OWN_HOOKS = "iknow.models.torch.passes"  # they only read, perhaps in another thread
+PLAIN_TENSORS = (Tensor, nn.Parameter, getattr(nn, "Buffer", nn.Parameter))
+_exporting = threading.RLock()  # filters of warnings and torch's tracer belong to the process
+fork_waits_for(_exporting)
+_seen: ContextVar[dict[str, list[Tensor]]] = ContextVar("_seen")
+
+
+@torch.library.custom_op("iknow::mark", mutates_args=())
+def mark(value: Tensor, layer: str) -> None:
+    """Names a value: a node of an exported graph, or, in an ordinary pass, an entry of `_seen`."""
+    _seen.get({}).setdefault(layer, []).append(value.clone())
+
+
+mark.register_fake(lambda value, layer: None)
+torch.fx.node.has_side_effect(torch.ops.iknow.mark.default)
+
+
+def lipschitz_constants(
+    module: nn.Module,
+    input_shape: Sequence[int],
+    layers: Sequence[str] | None = None,
+    start: str | None = None,
+) -> dict[str, float]:
+    """Return the ℓ2 Lipschitz constants from the input to every layer, or to the named ones.
+
+    They hold in real arithmetic; `sensitivities` adds torch's rounding. Only operations that the
+    named layers depend on must be known. Pass the result to `propagate_radius`.
+
+    Args:
+        module: A trained module.
+        input_shape: Shape of one sample, without the batch.
+        layers: Layers as `TorchModel` names them: modules as in `named_modules()`, "input",
+            "output", and "name.input" for what enters a module.
+        start: The layer to measure from. Default: the input. The ratio of two constants from the
+            input is no bound.
+
+    Examples:
+        >>> list(lipschitz_constants(nn.Sequential(nn.Linear(2, 3), nn.ReLU()), (2,)))
+        ['input', '0', '1', 'output']
+    """
+    with torch.inference_mode(False), torch.no_grad():
+        graph = read_graph(module, tuple(input_shape), layers, start=start)
+        along = Propagation(run_norm, None if start is None else graph.layers[start])
+        if layers is None:
+            known = graph.layers.items()
+            layers = [
+                n for n, node in known if along.comes_after(node) and not n.endswith(ENTRANCE)
+            ]
+        for name in layers:
+            if not along.comes_after(graph.layers[name]):
+                raise LayerError(f"layer {name!r} comes before {start!r}: distances go forward")
+        return {name: along.constant(graph.layers[name]) for name in layers}
+
+
+def sensitivities(
+    module: nn.Module,
+    input_shape: Sequence[int],
+    layers: Sequence[str],
+    probe: Any = None,
+    adapter: Callable[[nn.Module], Any] | None = None,
+) -> dict[str, Sensitivity]:
+    """Bound how far the named layers, as `TorchModel` computes and iknow stores them, can move.
+
+    Rounding covers the cast of the input to the module's dtype, each operation in it, in any order
+    of summation, and the cast of the result to float32, for inputs of a length up to 1e15 and for
+    torch's current settings.
+
+    Args:
+        module: A trained module.
+        input_shape: Shape of one sample, without the batch.
+        layers: Names of the layers; "input" is always known.
+        probe: Some real inputs of shape (n, *input_shape). The module's activations for them must
+            match the graph's, up to rounding.
+        adapter: What runs the module on the probe: `TorchModel`.
+
+    Raises:
+        LayerError: A layer cannot be bounded; ask for the others one by one.
+
+    Examples:
+        >>> sensitivities(nn.Linear(2, 2), (2,), ["input"])["input"].lipschitz
+        1.0
+    """
+    if probe is not None and adapter is None:
+        raise InputError("a probe needs something to run the module on it: pass adapter=TorchModel")
+    with torch.inference_mode(False), torch.no_grad():
+        if list(layers) == ["input"] and "input" not in dict(module.named_modules()):
+            # Whatever the module is, `TorchModel` only casts the input to its dtype.
+            arithmetic = Arithmetic(input_dtype(module))
+            given = _input(tuple(input_shape), arithmetic)
+            return {"input": _along(arithmetic).sensitivity(given)}
+        arithmetic = arithmetic_of(module)
+        graph, along = (
+            read_graph(module, tuple(input_shape), layers, arithmetic),
+            _along(arithmetic),
+        )
+        bounds = {name: along.sensitivity(graph.layers[name]) for name in layers}
+        if adapter is not None and probe is not None:
+            compare(adapter(copy.deepcopy(module)), graph, bounds, probe)
+        return bounds
+
+
+def _along(arithmetic: Arithmetic) -> Propagation:
+    """Propagation up to what is stored in float32, into which all dtypes but one fit."""
+    if arithmetic.dtype != torch.float64:
+        return Propagation(run_norm)
+    return Propagation(
+        run_norm, stored=lambda node: Arithmetic(torch.float32).of_cast(node.n_values)
+    )
+
+
+def compare(model: Any, graph: Graph, bounds: Mapping[str, Sensitivity], probe: Any) -> None:
+    """Refuse a model whose activations for some real inputs differ from the graph's."""
+    given = probe[:ROWS]
+    exact = given.detach().cpu() if isinstance(given, Tensor) else torch.from_numpy(np.array(given))
+    if not exact.is_floating_point():
+        raise LayerError("integer inputs stay integers, which may wrap around: pass floats")
+    exact = exact.to(torch.float64)
+    lengths = exact.flatten(1).norm(dim=1) if exact.ndim > 1 else exact.abs()
+    singles = [slice(i, i + 1) for i in range(min(2, len(exact)))]
+    for rows in (slice(0, ROWS), slice(0, ROWS), *singles):
+        seen = model.observe(given[rows], list(bounds))
+        usable = torch.from_numpy(~seen.invalid)
+        wanted = graph.run(exact[rows])
+        for layer, bound in bounds.items():
+            found = torch.from_numpy(np.asarray(seen.activations[layer])).double()
+            off = (found - wanted[layer].flatten(1))[usable].norm(dim=1)
+            allowed = bound.off(lengths[rows][usable])
+            if not bool((off <= allowed * (1 + 1e-6)).all()):
+                raise LayerError(
+                    f"layer {layer!r} cannot be bounded: for real inputs the module differs from "
+                    f"its graph by {float((off - allowed).max()):.3g} more than rounding allows"
+                )
+
+
+def read_graph(
+    module: nn.Module,
+    shape: Shape,
+    layers: Sequence[str] | None = None,
+    arithmetic: Arithmetic | None = None,
+    start: str | None = None,
+) -> Graph:
+    """The graph of the named layers of a module, by default of all, and of `start`."""
+    kind, names = type(module).__name__, {name for name, _ in module.named_modules()} - {""}
+    wanted = {*(names if layers is None else layers), *([] if start is None else [start])}
+    for layer in sorted(wanted - {"input", "output", *names}):
+        if layer.removesuffix(ENTRANCE) not in names:
+            raise LayerError(f"{kind} has no layer {layer!r}")
+    _check_parts(module)
+    rows = torch.randn(3, *shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    rows *= torch.tensor([1, 30, 1e-3]).reshape(3, *[1] * len(shape))
+    batches = (rows, rows[:1], rows[1:2])
+    seen = _run(_marked(copy.deepcopy(module).cpu().double(), wanted), batches)
+    own = _marked(copy.deepcopy(module), wanted)
+    whole = {"input", "output"} - names
+    graph, alone = (
+        Graph(_export(own, shape, n), whole, None if layers is None else wanted, arithmetic)
+        for n in (MANY, 1)
+    )
+    if not _same(graph.calls, alone.calls):
+        raise LayerError(f"the forward of {kind} depends on the number of samples in a batch")
+    for batch, found in zip(batches, seen, strict=True):
+        for layer, value in graph.run(batch).items():
+            values = found.get(layer, [batch] if layer in whole else [])
+            if len(values) != 1 or not bool((values[0] - value).norm() <= 1e-5 * value.norm()):
+                raise LayerError(f"layer {layer!r} of {kind} differs from its exported graph")
+    return graph
+
+
+def _check_parts(network: nn.Module) -> None:
+    """Refuse, by name, parts that an exported graph does not speak for."""
+    if torch_module._global_forward_hooks or torch_module._global_forward_pre_hooks:
+        raise LayerError("torch has global hooks on all modules, which may change values")
+    for name, part in network.named_modules(remove_duplicate=False):
+        what = f"{name!r} ({type(part).__name__})" if name else type(part).__name__
+        if isinstance(part, torch.jit.ScriptModule):
+            raise LayerError(f"{what} is a ScriptModule: certify the original module")
+        if type(part).__name__ in RUNNERS or vars(part).get("_compiled_call_impl") is not None:
+            raise LayerError(f"{what} runs a module in its own way: what it computes is unknown")
+        hooks = [*part._forward_hooks.values(), *part._forward_pre_hooks.values()]
+        if not all(getattr(hook, "__module__", "") == OWN_HOOKS for hook in hooks):
+            raise LayerError(f"{what} has a hook, which may change values")
+        for key, tensor in (*part._parameters.items(), *part._buffers.items()):
+            if tensor is not None and not _is_plain(tensor):
+                raise LayerError(f"{what} has {key!r}, which is not a plain real tensor")
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    plain = type(tensor) in PLAIN_TENSORS and tensor.layout == torch.strided
+    return plain and not tensor.is_quantized and not tensor.is_complex()
+
+
+def _marked(network: nn.Module, layers: Set[str]) -> nn.Module:
+    """A network in eval mode whose layers, as hooks see them, are marked."""
+    parts = dict(network.eval().named_modules())
+    for name, part in parts.items():
+        if part.training is not False:
+            raise LayerError(f"{name!r} ({type(part).__name__}) stays in training mode")
+        part._forward_hooks.clear()
+        part._forward_pre_hooks.clear()
+        if name in layers:
+            part.register_forward_hook(partial(_mark_output, name))
+        if f"{name}{ENTRANCE}" in layers - parts.keys():
+            hook = partial(_mark_input, f"{name}{ENTRANCE}")
+            part.register_forward_pre_hook(hook, with_kwargs=True)
+    return network
+
+
+def _mark_output(layer: str, _part: Any, _inputs: Any, output: Any) -> None:
+    if isinstance(output, Tensor):
+        mark(output, layer)
+
+
+def _mark_input(layer: str, _part: Any, args: Any, kwargs: Any) -> None:
+    if len(args) == 1 and not kwargs and isinstance(args[0], Tensor):
+        mark(args[0], layer)
+
+
+def _run(network: nn.Module, batches: Sequence[Tensor]) -> list[dict[str, list[Tensor]]]:
+    """What a marked network computes by itself; refuses one that this changes."""
+    kind, before, found = type(network).__name__, copy.deepcopy(network), []
+    for batch in batches:
+        seen: dict[str, list[Tensor]] = {}
+        token = _seen.set(seen)
+        try:
+            output = network(batch.clone())
+        except Exception as error:  # the user's code may raise anything
+            shape = tuple(batch.shape[1:])
+            raise LayerError(f"{kind} failed on samples of shape {shape}: {error}") from error
+        finally:
+            _seen.reset(token)
+        found.append({"output": [output], **seen} if isinstance(output, Tensor) else seen)
+    if not _same(vars(before), vars(network)):
+        raise LayerError(f"a pass through {kind} changes it, so the next may differ")
+    return found
+
+
+def _same(one: Any, other: Any, seen: frozenset[int] = frozenset()) -> bool:
+    """Whether two values are equal in all their parts, as far as these can be looked into."""
+    if one is other or id(one) in seen:
+        return True
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, Tensor):
+        return one.shape == other.shape and torch.allclose(one, other, 0, 0, equal_nan=True)
+    if isinstance(one, np.ndarray):
+        return np.array_equal(one, other)
+    seen |= {id(one)}
+    if isinstance(one, Mapping):
+        return list(one) == list(other) and all(_same(one[key], other[key], seen) for key in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(partial(_same, seen=seen), one, other))
+    if isinstance(one, nn.Module) or (hasattr(one, "__dict__") and not callable(one)):
+        return _same(vars(one), vars(other), seen)
+    return not isinstance(one, PLAIN) or one == other or one != one
+
+
+def _export(network: nn.Module, shape: Shape, n: int) -> Any:
+    """The program of a network for one sample, or for any number of samples, such as `n`."""
+    kind = type(network).__name__
+    if tuple(map(int, torch.__version__.split(".")[:2])) < OLDEST_TORCH:
+        wanted = ".".join(map(str, OLDEST_TORCH))
+        raise LayerError(f"bounds of hidden layers need torch {wanted}; got {torch.__version__}")
+    like = next(network.parameters(), next(network.buffers(), torch.empty(0)))
+    example = torch.zeros(n, *shape, dtype=input_dtype(network), device=like.device)
+    sizes = None if n == 1 else ({0: torch.export.Dim("batch")},)
+    with _exporting, _quiet(), warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        try:
+            program = torch.export.export(network, (example,), dynamic_shapes=sizes, strict=True)
+            told = [str(each.message) for each in said if not issubclass(each.category, HARMLESS)]
+            program = program.run_decompositions({})  # without writing in place
+        except Exception as error:  # the user's code may raise anything
+            why = str(error).strip().partition("\n")[0] or type(error).__name__
+            if why.startswith("Constraints violated"):
+                why = "its forward depends on the number of samples in a batch"
+            raise LayerError(f"{kind} cannot be exported by torch.export: {why}") from error
+    if told:
+        raise LayerError(f"the forward of {kind} may do something else another time: {told[0]}")
+    for spec in program.graph_signature.output_specs:
+        if spec.kind.name != "USER_OUTPUT":
+            raise LayerError(f"the forward of {kind} changes {spec.target!r}")
+    return program
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without torch's own words, on stderr, about what it cannot export."""
+    log = logging.getLogger("torch._guards")
+    before = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        with redirect_stderr(io.StringIO()):
+            yield
+    finally:
+        log.setLevel(before)
+
+
+class Graph:
+    """An exported program as nodes to propagate over.
+
+    layers: by name, the nodes of the marked layers. whole: which of "input" and "output" are no
+    modules, but the network's own. wanted: the layers to read; None for all that have one value.
+    arithmetic: that of the rounding, if it counts. calls: what the nodes do, to compare.
+    """
+
+    def __init__(
+        self, program: Any, whole: Set[str], wanted: Set[str] | None, arithmetic: Arithmetic | None
+    ) -> None:
+        self._program, self._arithmetic = program, arithmetic
+        (name,) = program.graph_signature.user_inputs
+        (self._start,) = (node for node in program.graph.nodes if node.name == name)
+        self._moving = {self._start}
+        for node in program.graph.nodes:
+            if self._moving.intersection(node.all_input_nodes):
+                self._moving.add(node)
+        self.calls: list[Any] = []
+        self._nodes = {self._start: _input(self._sample(self._start), arithmetic)}
+        self._steps: dict[Node, Callable[..., Tensor]] = {}
+        self._constant = cache(self._find_constant)
+        marks = self._find_marks(whole)
+        self.layers = {
+            name: self._read(name, marks.get(name, []))
+            for name in (marks if wanted is None else sorted(wanted))
+            if wanted is not None or (len(marks[name]) == 1 and marks[name][0] in self._moving)
+        }
+
+    def _find_marks(self, whole: Set[str]) -> dict[str, list[Any]]:
+        """The values of each layer, in the order of the pass."""
+        found = {"input": [self._start]} if "input" in whole else {}
+        for node in self._program.graph.nodes:
+            if node.target is torch.ops.iknow.mark.default:
+                found.setdefault(node.args[1], []).append(node.args[0])
+            elif node.op == "output" and "output" in whole:
+                single = self._program.call_spec.out_spec.is_leaf()
+                found["output"] = list(node.args[0]) if single else []
+        return found
+
+    def _read(self, name: str, values: Sequence[Any]) -> Node:
+        if len(values) > 1:
+            raise LayerError(f"layer {name!r} ran more than once, so it has no single bound")
+        if not values:
+            raise LayerError(f"layer {name!r} did not run, or is not one tensor: choose another")
+        try:
+            return self._node(values[0])
+        except LayerError as error:
+            raise LayerError(f"layer {name!r} cannot be bounded: {error}") from error
+
+    def run(self, batch: Tensor) -> dict[str, Tensor]:
+        """The values of the layers for a float64 batch, from the graph alone."""
+        values = self._values(batch)
+        return {name: values[node] for name, node in self.layers.items()}
+
+    def _values(self, batch: Tensor) -> dict[Node, Tensor]:
+        values = {self._nodes[self._start]: batch}
+        for node, step in self._steps.items():
+            values[node] = step(*(values[value] for value in node.inputs))
+        return values
+
+    @cached_property
+    def _centers(self) -> dict[Node, float]:
+        """The ℓ2 length of every value at the input 0."""
+        zero = torch.zeros(1, *self._sample(self._start), dtype=torch.float64)
+        return {node: float(value.norm()) for node, value in self._values(zero).items()}
+
+    def _sample(self, node: Any) -> Shape:
+        """The shape of one sample of a value, whose first axis must be that of the batch."""
+        value, start = node.meta["val"], self._start.meta["val"]
+        value = value[0] if isinstance(value, tuple | list) else value
+        if not isinstance(value, Tensor):
+            raise LayerError(f"{_what(node)} computes with numbers that depend on the input")
+        sizes = [getattr(getattr(each, "node", None), "expr", each) for each in value.shape]
+        batch = getattr(getattr(start.shape[0], "node", None), "expr", start.shape[0])
+        if sizes[:1] != [batch] or not all(type(size) is int for size in sizes[1:]):
+            raise LayerError(f"{_what(node)} may mix the samples of a batch")
+        if value.dtype != start.dtype:
+            raise LayerError(f"{_what(node)} computes in {value.dtype}")
+        return tuple(sizes[1:])
+
+    def _node(self, value: Any) -> Node:
+        """The node of a value, after those of all that it depends on."""
+        if value not in self._moving:
+            raise LayerError("it does not depend on the input")
+        needed, left = set(), [value]
+        while left:
+            node = left.pop()
+            if node in self._moving and node not in needed:
+                needed.add(node)
+                left += node.all_input_nodes
+        for node in self._program.graph.nodes:
+            is_size = isinstance(node.meta.get("val"), torch.SymInt | int)
+            if node in needed and node not in self._nodes and not is_size:
+                self._nodes[node] = self._translate(node)
+        return self._nodes[value]
+
+    def _translate(self, node: Any) -> Node:
+        if node.target is operator.getitem and node.args[1] == 0:  # a pool's or norm's first result
+            return self._nodes[node.args[0]]
+        name, output = str(node.target).removeprefix("aten."), self._sample(node)
+        if name in SAME:
+            return self._add(node, "same", node.args[:1], lambda y: y.reshape(len(y), *output))
+        given = _arguments(node)
+        moving = [key for key, value in given.items() if self._is_moving(value)]
+        arithmetic = self._arithmetic or Arithmetic(torch.float64)
+        if name == "cat.default" and all(map(self._is_moving, given["tensors"])):
+            axis = given["dim"]
+            return self._add(node, "joined", given["tensors"], lambda *ys: torch.cat(ys, axis))
+        if name in SUMS and len(moving) == 2 and given["alpha"] == 1:
+            values, small = [given[key] for key in moving], math.sqrt(math.prod(output))
+            if {*map(self._sample, values)} != {output}:
+                raise LayerError(f"{_what(node)} adds values of different shapes")
+            small *= 4 * arithmetic.smallest
+            noise = partial(Noise, 2 * arithmetic.unit, small)
+            return self._add(node, "sum", values, node.target, noise=noise)
+        if name in AFFINE.keys() | FUNCTIONS.keys() and len(moving) == 1:
+            values = [given.pop(moving[0])]
+            others = {key: self._in_float64(other) for key, other in given.items()}
+            call = Call(name, node.target, moving[0], others, self._sample(values[0]), output)
+            check_call(call)
+            if name in AFFINE:
+                noise = partial(affine_noise, call, arithmetic)
+                return self._add(node, "affine", values, call, noise=noise, linear=call)
+            noise = partial(function_noise, call, arithmetic)
+            constant = partial(constant_of, call, self._arithmetic is not None)
+            return self._add(node, "function", values, call, noise=noise, lipschitz=constant)
+        raise LayerError(f"torch's {name.partition('.')[0]} is not supported in {_what(node)}")
+
+    def _is_moving(self, value: Any) -> bool:
+        return isinstance(value, torch.fx.Node) and value in self._moving
+
+    def _add(
+        self, node: Any, kind: Any, values: Sequence[Any], step: Callable[..., Tensor], **facts: Any
+    ) -> Node:
+        if not self._nodes.keys() >= set(values):
+            raise LayerError(f"{_what(node)} depends on the number of samples in a batch")
+        inputs, shape = tuple(self._nodes[value] for value in values), self._sample(node)
+        n_values, what = math.prod(shape), _what(node)
+        made = Node(what, kind, inputs, n_values, lambda: self._centers[made], **facts)
+        places = [list(self._nodes.values()).index(each) for each in inputs]
+        arguments = step.arguments if isinstance(step, Call) else node.args[1:] * (kind == "joined")
+        self.calls.append((str(node.target), places, arguments, shape))
+        self._steps[made] = step
+        return made
+
+    def _in_float64(self, value: Any) -> Any:
+        """An argument that does not depend on the input, with tensors on the CPU."""
+        found = torch.fx.node.map_arg(value, self._constant)
+        return found.detach().cpu().double() if isinstance(found, Tensor) else found
+
+    def _find_constant(self, node: Any) -> Any:
+        if node in self._moving:
+            raise LayerError("it has an argument that depends on the number of samples")
+        program = self._program
+        if node.op == "placeholder":
+            specs = program.graph_signature.input_specs
+            (key,) = (spec.target for spec in specs if spec.arg.name == node.name)
+            return program.state_dict.get(key, program.constants.get(key))
+        random = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+        if self._arithmetic is not None or random or "empty" in str(node.target):
+            raise LayerError(
+                f"{_what(node)} computes a tensor of its own in each pass, with unknown rounding: "
+                "make it plain, as torch.nn.utils.parametrize.remove_parametrizations does"
+            )
+        args, kwargs = torch.fx.node.map_arg((node.args, dict(node.kwargs)), self._constant)
+        return node.target(*args, **kwargs)
+
+
+def _input(shape: Shape, arithmetic: Arithmetic | None) -> Node:
+    n_values = math.prod(shape)
+    noise = Noise() if arithmetic is None else arithmetic.of_cast(n_values)
+    return Node("the input", "input", (), n_values, lambda: 0.0, lambda: noise)
+
+
+def _arguments(node: Any) -> dict[str, Any]:
+    """The arguments of a call by name, with the operation's defaults; of other calls, none."""
+    known = getattr(getattr(node.target, "_schema", None), "arguments", ())
+    given = dict(zip([each.name for each in known], node.args, strict=False))
+    return {each.name: each.default_value for each in known} | given | dict(node.kwargs)
+
+
+def _what(node: Any) -> str:
+    """The module that an operation belongs to, by name and type."""
+    path, kind = [*node.meta.get("nn_module_stack", {"": ("", "")}).values()][-1]
+    kind = (kind if isinstance(kind, str) else kind.__name__).rpartition(".")[2]
+    return f"{path!r} ({kind})" if path else f"the network ({kind})"

@@ -1,1 +1,0 @@
-"""How far a torch module can move its activations, proven operation by operation."""

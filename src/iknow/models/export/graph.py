@@ -1,0 +1,251 @@
+"""Graph: an ONNX graph, written one operation at a time.
+
+A `Tensor` is a name together with what we know about it: numbers or text, and how many columns. An
+operation takes tensors, arrays and numbers, which become constants, and gives a tensor. Graphs that
+other packages made are joined in under a prefix of their own, so no two names collide.
+
+All numbers are computed in double precision, as scikit-learn does, unless somebody casts them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import ModelProto, TensorProto, compose, helper, numpy_helper
+
+from iknow.errors import ExportError
+
+ML = "ai.onnx.ml"
+OPSETS = {"": 18, ML: 3}
+TREES_OPSET = 5  # the first version of ai.onnx.ml with TreeEnsemble, which takes the place of OLD
+OLD = ("TreeEnsembleClassifier", "TreeEnsembleRegressor")
+IR_VERSION = 10
+TEXT = "text"
+ELEMENTS = {
+    "float64": TensorProto.DOUBLE,
+    "float32": TensorProto.FLOAT,
+    "int64": TensorProto.INT64,
+    "bool": TensorProto.BOOL,
+    TEXT: TensorProto.STRING,
+}
+TESTS = ("Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual")
+INNER = "iknow/"  # begins all names but those of inputs and outputs
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor of a graph, of shape (n, width), or (n,) without a width."""
+
+    name: str
+    kind: str  # the name of numpy's dtype, or `TEXT`
+    width: int | None
+
+
+Given = Tensor | NDArray[Any] | float
+"""What an operation takes; a plain number becomes a constant of the first tensor's kind."""
+
+
+class Builder:
+    """A graph in the making."""
+
+    def __init__(self) -> None:
+        self._nodes: list[Any] = []
+        self._inputs: list[Any] = []
+        self._weights: list[Any] = []
+        self._functions: list[Any] = []
+        self._opsets = dict(OPSETS)
+        self.refused: list[Tensor] = []  # samples without an answer: bools of shape (n,) or (n, 1)
+        self._n_names = 0
+
+    def input(self, name: str, kind: str, width: int | None) -> Tensor:
+        """Return a new input of the graph."""
+        if name.startswith(INNER) or any(each.name == name for each in self._inputs):
+            raise ExportError(f"an input cannot be called {name!r}: rename the column")
+        tensor = Tensor(name, kind, width)
+        self._inputs.append(_declared(tensor))
+        return tensor
+
+    def op(
+        self,
+        name: str,
+        *inputs: Given,
+        kind: str | None = None,
+        width: int | None = -1,
+        domain: str = "",
+        **attributes: Any,
+    ) -> Tensor:
+        """Return what an operation makes of tensors and constants.
+
+        kind, width: those of the result; by default those of the first tensor, and bools of a test.
+        """
+        first = next(each for each in inputs if isinstance(each, Tensor))
+        known = kind or ("bool" if name in TESTS else first.kind)
+        made = Tensor(self._new(), known, first.width if width == -1 else width)
+        names = [self._name(each, first.kind) for each in inputs]
+        self._nodes.append(
+            helper.make_node(name, names, [made.name], made.name, domain=domain, **attributes)
+        )
+        return made
+
+    def ensemble(self, x: Tensor, n_trees: int, **attributes: Any) -> Tensor:
+        """Return what the trees of a TreeEnsemble give, of shape (n, n_trees)."""
+        self._opsets[ML] = TREES_OPSET
+        return self.op("TreeEnsemble", x, width=n_trees, domain=ML, n_targets=n_trees, **attributes)
+
+    def cast(self, tensor: Tensor, kind: str) -> Tensor:
+        if tensor.kind == kind:
+            return tensor
+        return self.op("Cast", tensor, kind=kind, to=ELEMENTS[kind])
+
+    def concat(self, tensors: Sequence[Tensor]) -> Tensor:
+        """Return tensors side by side; all have the same kind."""
+        if len(tensors) == 1:
+            return tensors[0]
+        width = sum(each.width or 0 for each in tensors)
+        return self.op("Concat", *tensors, width=width, axis=1)
+
+    def sum(self, tensors: Sequence[Tensor]) -> Tensor:
+        return tensors[0] if len(tensors) == 1 else self.op("Sum", *tensors)
+
+    def columns(self, tensor: Tensor, which: Any) -> Tensor:
+        return self.op("Gather", tensor, np.asarray(which, np.int64), width=len(which), axis=1)
+
+    def flat(self, tensor: Tensor) -> Tensor:
+        """Return a tensor of one column as one of shape (n,)."""
+        return self.op("Reshape", tensor, np.array([-1]), width=None)
+
+    def column(self, tensor: Tensor) -> Tensor:
+        """Return a tensor of shape (n,) as one of one column."""
+        return self.op("Reshape", tensor, np.array([-1, 1]), width=1)
+
+    def reduce(self, name: str, tensor: Tensor) -> Tensor:
+        """Return a reduction over the columns, such as ReduceSum, with one column left."""
+        return self.op(name, tensor, np.array([1]), width=1, keepdims=1)
+
+    def where(self, which: Given, then: Given, other: Given) -> Tensor:
+        """Return one or the other; the result is as wide as the first of them that is a tensor."""
+        like = then if isinstance(then, Tensor) else other
+        assert isinstance(like, Tensor)
+        names = (which, *(_as_array(each, like.kind) for each in (then, other)))
+        return self.op("Where", *names, kind=like.kind, width=like.width)
+
+    def look_up(self, table: NDArray[Any], codes: Tensor) -> Tensor:
+        """Return the entries, or the rows, of a table."""
+        width = codes.width if table.ndim == 1 else table.shape[1]
+        return self.op("Gather", table, codes, kind=str(table.dtype), width=width, axis=0)
+
+    def positions(self, text: Tensor, labels: Mapping[str, int], otherwise: int = -1) -> Tensor:
+        """Return numbers for texts, of the same shape."""
+        known: Any = {"keys_strings": list(labels), "values_int64s": list(labels.values())}
+        return self.op(
+            "LabelEncoder", text, kind="int64", domain=ML, default_int64=otherwise, **known
+        )
+
+    def highest(self, scores: Tensor) -> Tensor:
+        """Return the position of the highest column, the first of equals, of shape (n,)."""
+        return self.op("ArgMax", scores, kind="int64", width=None, axis=1, keepdims=0)
+
+    def is_above(self, decision: Tensor, bound: float = 0.0) -> Tensor:
+        """Return 1 where the only column is above a bound and 0 elsewhere, of shape (n,)."""
+        return self.cast(self.flat(self.op("Greater", decision, bound)), "int64")
+
+    def answer(self, decision: Tensor) -> Tensor:
+        """Return the answer of a decision: the sign of one column, or the highest of several."""
+        return self.is_above(decision) if decision.width == 1 else self.highest(decision)
+
+    def both_columns(self, chance: Tensor) -> Tensor:
+        """Return the probabilities of two classes, from that of the second one."""
+        return self.concat([self.op("Sub", 1.0, chance), chance])
+
+    def both_signs(self, decision: Tensor) -> Tensor:
+        """Return the scores of two classes, from the decision for the second one."""
+        return self.concat([self.op("Neg", decision), decision])
+
+    def linear(self, x: Tensor, weights: Any, offset: Any) -> Tensor:
+        """Return the product x @ weights + offset, of shape (n, n_columns)."""
+        matrix = np.asarray(weights, np.float64)
+        product = self.op("MatMul", x, matrix, width=matrix.shape[1])
+        return self.op("Add", product, np.atleast_1d(np.asarray(offset, np.float64)))
+
+    def sigmoid(self, x: Tensor) -> Tensor:
+        """Return 1 / (1 + exp(-x)); onnxruntime's own is exact to single precision only near 0."""
+        return self.op("Div", 1.0, self.op("Add", self.op("Exp", self.op("Neg", x)), 1.0))
+
+    def normalized(self, chances: Tensor) -> Tensor:
+        """Return chances divided by their sum; all the same where that is 0."""
+        is_zero = self.op("Equal", self.reduce("ReduceSum", chances), 0.0)
+        filled = self.where(is_zero, 1.0, chances)
+        return self.op("Div", filled, self.reduce("ReduceSum", filled))
+
+    def join(self, model: ModelProto, feeds: Mapping[str, Tensor]) -> dict[str, str]:
+        """Take in a whole model; return the new names of its outputs by their old ones.
+
+        feeds: the tensors for its inputs, by their names.
+        """
+        prefix = f"{self._new()}/"
+        found: ModelProto = compose.add_prefix(model, prefix)
+        for name, tensor in feeds.items():
+            self._nodes.append(helper.make_node("Identity", [tensor.name], [prefix + name]))
+        self._nodes.extend(found.graph.node)
+        self._weights.extend(found.graph.initializer)
+        self._functions.extend(found.functions)
+        for opset in found.opset_import:
+            self._opsets.setdefault(opset.domain, opset.version)
+        return {each.name: prefix + each.name for each in model.graph.output}
+
+    def finish(self, outputs: Mapping[str, Tensor]) -> bytes:
+        """Return the model with these outputs, serialized."""
+        if taken := sorted({each.name for each in self._inputs}.intersection(outputs)):
+            raise ExportError(f"an input cannot be called {taken[0]!r}: rename the column")
+        if self._opsets[ML] == TREES_OPSET and any(each.op_type in OLD for each in self._nodes):
+            raise ExportError(
+                "trees that skl2onnx writes cannot be in one graph with those that iknow writes: "
+                "use trees outside OneVsRestClassifier and its like"
+            )
+        named = [replace(tensor, name=name) for name, tensor in outputs.items()]
+        ends = [helper.make_node("Identity", [each.name], [to]) for to, each in outputs.items()]
+        graph = helper.make_graph(
+            [*self._nodes, *ends],
+            "iknow",
+            self._inputs,
+            [_declared(each) for each in named],
+            self._weights,
+        )
+        model = helper.make_model(
+            graph,
+            opset_imports=[helper.make_opsetid(*each) for each in self._opsets.items()],
+            ir_version=IR_VERSION,
+            producer_name="iknow",
+            functions=self._functions,
+        )
+        try:
+            return bytes(model.SerializeToString())
+        except Exception as error:  # protobuf's own error, or a ValueError
+            raise ExportError(
+                "the model takes more than 2 GB as ONNX, which one file cannot hold"
+            ) from error
+
+    def _name(self, given: Given, kind: str) -> str:
+        if isinstance(given, Tensor):
+            return given.name
+        name = self._new()
+        self._weights.append(numpy_helper.from_array(_as_array(given, kind), name))
+        return name
+
+    def _new(self) -> str:
+        self._n_names += 1
+        return f"{INNER}{self._n_names}"
+
+
+def _as_array(given: Any, kind: str) -> Any:
+    """A plain number as an array; all else as it is."""
+    return np.array(given, kind) if isinstance(given, (int, float)) else given
+
+
+def _declared(tensor: Tensor) -> Any:
+    shape: list[str | int | None] = ["n"] if tensor.width is None else ["n", tensor.width]
+    return helper.make_tensor_value_info(tensor.name, ELEMENTS[tensor.kind], shape)

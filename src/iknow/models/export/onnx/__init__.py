@@ -1,1 +1,0 @@
-"""Building and joining ONNX graphs."""

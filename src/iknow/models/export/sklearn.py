@@ -1,0 +1,279 @@
+"""A scikit-learn model and its layers as one graph.
+
+The way is that of `SklearnModel`: through the steps of a pipeline to the classifier, and each layer
+is read where the adapter reads it. The scores are the probabilities, else the decision function,
+else the answer itself as 0 and 1.
+
+A model is a tree of parts: a pipeline holds steps, a voting classifier holds classifiers. A
+transformer becomes a tensor, a classifier an `Answer`. The parts in the tables below are written
+here, in double precision and with scikit-learn's own rules for ties. skl2onnx converts all others,
+and we compare what its graph says about the examples with what the part itself says, since not
+every one of its graphs is right in double precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from sklearn.frozen import FrozenEstimator
+
+from iknow.core.codes import NO_BELIEF
+from iknow.core.text import shown
+from iknow.errors import ExportError
+from iknow.models.export import BELIEF, LAYER, SCORES
+from iknow.models.export.graph import TEXT, Builder, Tensor
+from iknow.models.export.guard import guard, silence
+from iknow.models.inputs import own_copy, take_rows
+from iknow.models.numbers import is_missing, is_number, is_sparse
+from iknow.models.sklearn import TABLE, SklearnModel
+
+TRANSFORMERS = {
+    "steps.run_pipeline": "Pipeline",
+    "steps.join_columns": "ColumnTransformer",
+    "steps.join_union": "FeatureUnion",
+    "steps.call_function": "FunctionTransformer",
+    "steps.encode_one_hot": "OneHotEncoder",
+    "steps.encode_ordinal": "OrdinalEncoder",
+    "steps.read_tfidf": "TfidfVectorizer",
+    "steps.weigh": "TfidfTransformer",
+    "steps.impute": "SimpleImputer",
+    "steps.scale": "StandardScaler MinMaxScaler MaxAbsScaler RobustScaler",
+    "steps.binarize": "Binarizer",
+}
+CLASSIFIERS = {
+    "steps.end_pipeline": "Pipeline",
+    "classifiers.read_linear": (
+        "LogisticRegression LogisticRegressionCV LinearDiscriminantAnalysis SGDClassifier LinearSVC"
+        " Perceptron PassiveAggressiveClassifier RidgeClassifier RidgeClassifierCV"
+    ),
+    "classifiers.read_network": "MLPClassifier",
+    "classifiers.read_bagging": "BaggingClassifier",
+    "classifiers.read_boosting": "AdaBoostClassifier",
+    "classifiers.read_voting": "VotingClassifier",
+    "classifiers.read_stacking": "StackingClassifier",
+    "classifiers.read_calibrated": "CalibratedClassifierCV",
+    "trees.read_forest": (
+        "DecisionTreeClassifier ExtraTreeClassifier RandomForestClassifier ExtraTreesClassifier"
+    ),
+    "trees.read_gradient_boosting": "GradientBoostingClassifier",
+    "trees.read_histograms": "HistGradientBoostingClassifier",
+    "boosters.read_xgboost": "XGBClassifier XGBRFClassifier XgboostBooster",
+    "boosters.read_lightgbm": "LGBMClassifier LightgbmBooster",
+    "boosters.read_catboost": "CatBoostClassifier CatboostBooster",
+}
+"""Which function writes which classes, by their names: a subclass may compute anything."""
+PACKAGES = ("sklearn", "xgboost", "lightgbm", "catboost", "iknow")
+INPUT, OUTPUT = "input", "output"
+MOST_EXAMPLES = 200
+
+Value = Tensor | Mapping[str, Tensor]
+"""What enters a part: one tensor, or the columns of a data frame by name, each of shape (n, 1)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What a classifier says; without a belief, it is the highest score, the first of equals."""
+
+    chances: Tensor | None = None  # probabilities of shape (n, n_classes)
+    decision: Tensor | None = None  # the decision function, of shape (n, n_columns)
+    belief: Tensor | None = None  # the position of its answer, of shape (n,)
+    layers: Mapping[str, Tensor] = field(default_factory=dict)  # inner ones by name
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A fitted transformer or classifier, with what enters it."""
+
+    b: Builder
+    estimator: Any
+    value: Value  # what enters it, as a part of the graph
+    sample: Any  # what enters it for the example inputs
+
+    def of(self, estimator: Any) -> Part:
+        """Return a part inside this one that gets the same input."""
+        return replace(self, estimator=estimator)
+
+    @property
+    def columns(self) -> list[Tensor]:
+        """The columns that enter, each of shape (n, 1)."""
+        if not isinstance(self.value, Tensor):
+            return list(self.value.values())
+        return [self.b.columns(self.value, [i]) for i in range(self.value.width or 0)]
+
+    @property
+    def tensor(self) -> Tensor:
+        """All columns side by side."""
+        if isinstance(self.value, Tensor):
+            return self.value
+        text = [name for name, each in self.value.items() if each.kind == TEXT]
+        if 0 < len(text) < len(self.value):
+            raise ExportError(
+                f"ONNX cannot put text ({shown(text[0])}) and numbers into one table: encode the "
+                "text in a ColumnTransformer"
+            )
+        return self.b.concat(list(self.value.values()))
+
+    @property
+    def numbers(self) -> Tensor:
+        """All columns side by side, in double precision."""
+        tensor = self.tensor
+        if tensor.kind == TEXT:
+            raise ExportError("these inputs are text, and a step that takes numbers reads them")
+        return self.b.cast(tensor, "float64")
+
+
+def transform(part: Part) -> Value:
+    """What a transformer makes of its input."""
+    if part.estimator is None or isinstance(part.estimator, str):  # "passthrough"
+        return part.value
+    found: Value = _lower(part, TRANSFORMERS, "convert_transformer")
+    return found
+
+
+def classify(part: Part) -> Answer:
+    """What a classifier says about its input."""
+    found: Answer = _lower(part, CLASSIFIERS, "convert_classifier")
+    return found
+
+
+def _lower(part: Part, table: Mapping[str, str], otherwise: str) -> Any:
+    inside = part.estimator
+    while isinstance(inside, FrozenEstimator):
+        inside = inside.estimator
+    kind = type(inside)
+    is_known = kind.__module__.partition(".")[0] in PACKAGES
+    places = (place for place, names in table.items() if kind.__name__ in names.split())
+    place = next(places, None) if is_known else None
+    module, _, name = (place or f"foreign.{otherwise}").partition(".")
+    return getattr(import_module(f"{__package__}.{module}"), name)(part.of(inside))
+
+
+def follow(part: Part, steps: Iterable[Any]) -> Part:
+    """What leaves some steps; its estimator is the last of them."""
+    for step in steps:
+        part = part.of(step)
+        value = transform(part)
+        if not (step is None or isinstance(step, str)):
+            part = replace(part, value=value, sample=step.transform(own_copy(part.sample)))
+    return part
+
+
+def to_onnx(adapter: SklearnModel, layers: Sequence[str], inputs: Any) -> bytes:
+    """The ONNX file of a scikit-learn model; see `iknow.models.export`.
+
+    Examples:
+        >>> import onnx
+        >>> graph = onnx.load_from_string(to_onnx(SklearnModel(trained), ["input"], X)).graph
+        >>> [output.name for output in graph.output]
+        ['scores', 'layer:input', 'belief']
+    """
+    batch = adapter.prepare(inputs)
+    sample = _answered(adapter, batch, layers)
+    b = Builder()
+    entrance = end = Part(b, None, declare(b, batch), own_copy(sample))
+    found = {INPUT: end.numbers} if INPUT in layers else {}
+    if TABLE in layers and TABLE not in dict(adapter.steps):
+        found[TABLE] = _numbers(end)
+    for name, step in adapter.steps:
+        end = follow(end, [step])
+        if name in layers:
+            found[name] = end.numbers
+    answer = classify(end.of(adapter.final))
+    guard(adapter, entrance, end)
+    output = answer.decision if hasattr(adapter.final, "decision_function") else answer.chances
+    found = {**answer.layers, **({} if output is None else {OUTPUT: output}), **found}
+    scores, belief = _scores(adapter, b, answer)
+    outputs = {SCORES: silence(b, scores)}
+    for layer in layers:
+        if layer not in found:
+            raise ExportError(
+                f"the layer {shown(layer)} of {type(adapter.final).__name__} cannot become ONNX; "
+                f"{', '.join(map(repr, found))} can: choose other layers"
+            )
+        outputs[f"{LAYER}{layer}"] = b.cast(found[layer], "float32")
+    return b.finish(outputs if belief is None else {**outputs, BELIEF: belief})
+
+
+def _answered(adapter: SklearnModel, batch: Any, layers: Sequence[str]) -> Any:
+    """Some of the samples about which the model says something."""
+    few = take_rows(batch, slice(0, MOST_EXAMPLES))
+    said = adapter.observe(few, layers).belief != NO_BELIEF
+    if not said.any():
+        raise ExportError(
+            "a model is exported with examples that it answers; it refuses all that were given"
+        )
+    return take_rows(few, np.flatnonzero(said))
+
+
+def _scores(adapter: SklearnModel, b: Builder, answer: Answer) -> tuple[Tensor, Tensor | None]:
+    """The scores as the adapter gives them, and the belief if it need not be the highest."""
+    if answer.chances is not None:
+        return answer.chances, answer.belief
+    if answer.belief is None:
+        raise ExportError(f"{type(adapter.final).__name__} gives no answer as ONNX")
+    n, decision = len(adapter.classes), answer.decision
+    if decision is not None and decision.width == 1:
+        return b.both_signs(decision), answer.belief
+    if decision is not None and decision.width == n:
+        return decision, answer.belief
+    return b.look_up(np.eye(n), answer.belief), None
+
+
+def _numbers(part: Part) -> Tensor:
+    """The columns of numbers, 0 where one is missing, each with a flag (`iknow.models.sklearn`)."""
+    b = part.b
+    if isinstance(part.value, Tensor):
+        x = part.numbers
+    else:
+        pairs = zip(part.value.values(), part.sample.dtypes, strict=True)
+        x = b.concat([each for each, dtype in pairs if is_number(dtype)])
+    gaps = b.op("IsNaN", x)
+    return b.concat([b.where(gaps, 0.0, x), b.cast(gaps, "float64")])
+
+
+def declare(b: Builder, inputs: Any) -> Value:
+    """The inputs of a graph for samples like these.
+
+    An array is one input of numbers in double precision, which holds all numbers of fewer bits;
+    texts are one input of text. A data frame is an input for each column, of the column's name, so
+    that their order does not matter; a column of categories holds their labels.
+    """
+    if hasattr(inputs, "iloc") and inputs.ndim == 2:
+        names = list(inputs.columns)
+        if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+            raise ExportError(
+                "the columns of a data frame become inputs by name: each must have a text of its "
+                f"own as its name; got {shown(names[:10])}"
+            )
+        kinds = {name: _kind_of(inputs[name]) for name in names}
+        for name in (name for name in names if kinds[name] is None):
+            raise ExportError(
+                f"a column of ONNX holds numbers or text; {shown(name)} has dtype "
+                f"{inputs[name].dtype}: convert it before the model"
+            )
+        return {name: b.input(name, str(kinds[name]), 1) for name in names}
+    if is_sparse(inputs):
+        return b.input("X", "float64", int(inputs.shape[1]))
+    values = np.asarray(inputs)
+    kind = _kind_of(values.ravel())
+    if kind is None or values.ndim > 2:
+        raise ExportError(
+            f"ONNX takes texts, or tables of numbers; got inputs of dtype {values.dtype} and shape "
+            f"{values.shape}: pass a data frame, whose columns may be of different kinds"
+        )
+    return b.input("X", kind, None if values.ndim == 1 else int(values.shape[1]))
+
+
+def _kind_of(values: Any) -> str | None:
+    """What an array or a column holds, missing values aside; None if neither numbers nor text."""
+    labels = getattr(values.dtype, "categories", values)
+    if labels is values and getattr(values.dtype, "kind", "O") in "fiub":
+        return "float64"
+    present = [each for each in labels.tolist() if not is_missing(each)]
+    if all(isinstance(each, str) for each in present):
+        return TEXT
+    return "float64" if all(isinstance(each, (int, float)) for each in present) else None

@@ -1,0 +1,270 @@
+"""Steps: pipelines, columns side by side, encoders, imputers, scalers, powers.
+
+A category is found by comparing with each known one. Text is looked up in a list; numbers are
+compared in double precision. What is unknown to an encoder that refuses unknown categories makes a
+sample refused (`Builder.refused`).
+
+A scaler works in the precision of its input: a table in single precision is rounded to it after
+each operation. A learned number in double precision makes that one operation double. Powers and
+products are in double precision.
+
+Words are counted by a graph of skl2onnx, and weighed here in double precision. Its own weights are
+single precision, so a copy of a training text would no longer lie at distance 0 from it. Counts are
+whole numbers, which are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from sklearn.feature_extraction.text import CountVectorizer
+
+from iknow.core.arrays import Floats
+from iknow.core.text import shown
+from iknow.errors import ExportError
+from iknow.models.export.foreign import convert_transformer
+from iknow.models.export.graph import TEXT, Builder, Tensor
+from iknow.models.export.sklearn import Answer, Part, Value, classify, follow, transform
+from iknow.models.numbers import is_missing, is_sparse
+
+
+def run_pipeline(part: Part) -> Value:
+    """The output of a pipeline of transformers."""
+    return follow(part, [step for _, step in part.estimator.steps]).value
+
+
+def end_pipeline(part: Part) -> Answer:
+    """The answer of a pipeline that ends in a classifier, inside another model."""
+    *steps, (_, final) = part.estimator.steps
+    return classify(follow(part, [step for _, step in steps]).of(final))
+
+
+def join_columns(part: Part) -> Tensor:
+    """The outputs of a ColumnTransformer side by side."""
+    inner, places = {}, part.estimator._transformer_to_input_indices
+    for name, transformer, columns in part.estimator.transformers_:
+        which = np.asarray(places[name], np.int64)
+        if len(which) and transformer != "drop":
+            is_one = isinstance(columns, (str, int, np.integer))
+            inner[name] = select(part, which, is_one=is_one).of(transformer)
+    return _join(part, inner)
+
+
+def join_union(part: Part) -> Tensor:
+    """The outputs of a FeatureUnion side by side."""
+    inner = {
+        name: part.of(each) for name, each in part.estimator.transformer_list if each != "drop"
+    }
+    return _join(part, inner)
+
+
+def _join(part: Part, inner: Mapping[str, Part]) -> Tensor:
+    found, weights = [], part.estimator.transformer_weights or {}
+    for name, each in inner.items():
+        made = replace(each, value=transform(each)).numbers
+        found.append(part.b.op("Mul", made, float(weights[name])) if name in weights else made)
+    return _side_by_side(part, found)
+
+
+def call_function(part: Part) -> Value:
+    """The input itself, if a FunctionTransformer has no function: ONNX holds no Python."""
+    if part.estimator.func is not None:
+        called = getattr(part.estimator.func, "__name__", part.estimator.func)
+        raise ExportError(
+            f"a FunctionTransformer calls Python ({shown(called)}), which ONNX cannot hold: apply "
+            "the function before the model"
+        )
+    return part.value
+
+
+def select(part: Part, which: Any, is_one: bool = False) -> Part:
+    """Some columns; a single one, named by itself, is an array of one axis."""
+    sample = part.sample
+    rows = sample.iloc[:, which] if hasattr(sample, "iloc") else sample[:, which]
+    value: Value
+    if isinstance(part.value, Tensor):
+        value = part.b.columns(part.value, which)
+    else:
+        names = list(part.value)
+        value = {names[i]: part.value[names[i]] for i in which}
+    if is_one:
+        rows = rows.iloc[:, 0] if hasattr(rows, "iloc") else rows[:, 0]
+        value = part.b.flat(replace(part, value=value).columns[0])
+    return replace(part, value=value, sample=rows)
+
+
+def _side_by_side(part: Part, found: list[Tensor]) -> Tensor:
+    kept = [each for each in found if each.width]
+    if not kept:
+        raise ExportError(f"{type(part.estimator).__name__} leaves no column")
+    return part.b.concat(kept)
+
+
+def encode_one_hot(part: Part) -> Tensor:
+    """A column for each category of each input column."""
+    encoder, found = part.estimator, []
+    rare = getattr(encoder, "_infrequent_enabled", False)
+    if rare and encoder.drop is not None:
+        return convert_transformer(part)
+    for i, codes in enumerate(_find_all_codes(part)):
+        n = len(encoder.categories_[i])
+        table = _with_rare(encoder, i) if rare else np.eye(n + 1, n)
+        if encoder.drop_idx_ is not None and encoder.drop_idx_[i] is not None:
+            table = np.delete(table, int(encoder.drop_idx_[i]), axis=1)
+        found.append(part.b.look_up(table, codes))
+    return _side_by_side(part, found)
+
+
+def encode_ordinal(part: Part) -> Tensor:
+    """The position of each category."""
+    encoder, found = part.estimator, []
+    if getattr(encoder, "_infrequent_enabled", False):
+        return convert_transformer(part)
+    unknown = np.nan if encoder.unknown_value is None else float(encoder.unknown_value)
+    for codes, known in zip(_find_all_codes(part), encoder.categories_, strict=True):
+        table = np.append(np.arange(len(known), dtype=np.float64), unknown)
+        table[[i for i, each in enumerate(known) if is_missing(each)]] = (
+            encoder.encoded_missing_value
+        )
+        found.append(part.b.look_up(table[:, None], codes))
+    return part.b.concat(found)
+
+
+def _with_rare(encoder: Any, i: int) -> Floats:
+    """What each category becomes if those that are rare share the last column."""
+    n, shared = len(encoder.categories_[i]), encoder._default_to_infrequent_mappings[i]
+    if shared is None:
+        return np.eye(n + 1, n)
+    width = int(shared.max()) + 1
+    table = np.vstack([np.eye(width)[shared], np.zeros(width)])
+    if encoder.handle_unknown in ("infrequent_if_exist", "warn"):
+        table[-1, -1] = 1.0
+    return table
+
+
+def _find_all_codes(part: Part) -> list[Tensor]:
+    """The codes of each column; a sample without a known category is refused if need be."""
+    b, found = part.b, []
+    for column, known in zip(part.columns, part.estimator.categories_, strict=True):
+        found.append(find_codes(b, column, known))
+        if part.estimator.handle_unknown == "error":
+            b.refused.append(b.op("Equal", found[-1], len(known)))
+    return found
+
+
+def find_codes(b: Builder, column: Tensor, known: Any) -> Tensor:
+    """The position of each value among the known ones, their number if it is none of them.
+
+    column: of shape (n, 1). The result has shape (n,).
+    """
+    values = list(np.asarray(known, dtype=object).ravel().tolist())
+    present = {each: i for i, each in enumerate(values) if not is_missing(each)}
+    if column.kind == TEXT:  # a missing text cannot enter a graph, so nothing compares equal to it
+        if not present or not all(isinstance(each, str) for each in present):
+            raise ExportError(f"a column of text was encoded as {shown(values[:5])}")
+        return b.positions(b.flat(column), present, len(values))
+    try:
+        numbers = np.array([float(each) if each in present else np.nan for each in values])
+    except (TypeError, ValueError) as error:
+        raise ExportError(f"a column of numbers was encoded as {shown(values[:5])}") from error
+    x, n = b.cast(column, "float64"), len(numbers)
+    same = b.op("Equal", x, numbers[None], width=n)
+    if np.isnan(numbers).any():
+        gap = b.op("And", b.op("IsNaN", x), np.isnan(numbers)[None], width=n)
+        same = b.op("Or", same, gap)
+    half = np.array([0, 0, 0, 1]), np.array(0.5)  # in a last column, for none of them
+    return b.highest(b.op("Pad", b.cast(same, "float64"), *half, width=n + 1))
+
+
+def read_tfidf(part: Part) -> Tensor:
+    """A TfidfVectorizer: a CountVectorizer and a TfidfTransformer in one."""
+    whole = part.estimator
+    shared = set(CountVectorizer().get_params()) & set(whole.get_params())
+    counter = CountVectorizer(**{name: getattr(whole, name) for name in shared})
+    counter.set_params(dtype=np.float64)
+    counter.vocabulary_ = whole.vocabulary_
+    counts = convert_transformer(part.of(counter))
+    return weigh(replace(part, estimator=whole._tfidf, value=counts))
+
+
+def weigh(part: Part) -> Tensor:
+    """A TfidfTransformer of counts."""
+    b, x, weights = part.b, part.numbers, part.estimator
+    if weights.sublinear_tf:
+        is_there = b.op("Greater", x, 0.0)
+        x = b.where(is_there, b.op("Add", b.op("Log", b.where(is_there, x, 1.0)), 1.0), 0.0)
+    if weights.use_idf:
+        x = b.op("Mul", x, np.asarray(weights.idf_, np.float64)[None])
+    if weights.norm is None:
+        return x
+    is_l2 = weights.norm == "l2"
+    size = b.reduce("ReduceSumSquare" if is_l2 else "ReduceL1", x)
+    size = b.op("Sqrt", size) if is_l2 else size
+    is_empty = b.op("Equal", size, 0.0)  # a text without a known word
+    return b.op("Div", x, b.where(is_empty, 1.0, size))
+
+
+def impute(part: Part) -> Value:
+    """A SimpleImputer; text passes, since none that is missing can enter a graph."""
+    b, imputer = part.b, part.estimator
+    looks_for_gaps = is_missing(imputer.missing_values)
+    if part.tensor.kind == TEXT:
+        if not looks_for_gaps or imputer.add_indicator:
+            raise ExportError(
+                f"a SimpleImputer that replaces the text {imputer.missing_values!r} cannot become "
+                "ONNX: replace it before the model"
+            )
+        return part.value
+    x = part.numbers
+    gaps = b.op("IsNaN", x) if looks_for_gaps else b.op("Equal", x, float(imputer.missing_values))
+    learned = np.asarray(imputer.statistics_, dtype=np.float64)
+    filled = b.where(gaps, learned[None], x)
+    if imputer.strategy != "constant" and not imputer.keep_empty_features:
+        kept = np.flatnonzero(~np.isnan(learned))
+        filled = b.columns(filled, kept) if len(kept) < len(learned) else filled
+    if not imputer.add_indicator:
+        return filled
+    flags = b.columns(gaps, imputer.indicator_.features_)
+    return b.concat([filled, b.cast(flags, "float64")])
+
+
+SCALERS = {
+    "StandardScaler": (("Sub", "mean_", "with_mean"), ("Div", "scale_", "with_std")),
+    "MinMaxScaler": (("Mul", "scale_", ""), ("Add", "min_", "")),
+    "MaxAbsScaler": (("Div", "scale_", ""),),
+    "RobustScaler": (("Sub", "center_", "with_centering"), ("Div", "scale_", "with_scaling")),
+}
+"""What scalers do: an operation, the numbers they learned, and the option that switches it."""
+
+
+def scale(part: Part) -> Tensor:
+    """One of the `SCALERS`; the standard one rounds what it learned to its input's precision."""
+    b, scaler, x = part.b, part.estimator, _entering(part)
+    kind = type(scaler).__name__
+    for op, learned, switch in SCALERS[kind]:
+        if switch and not getattr(scaler, switch):
+            continue
+        by = np.atleast_1d(np.asarray(getattr(scaler, learned)))
+        by = by.astype(x.kind) if kind == "StandardScaler" else by
+        if op == "Div" and is_sparse(part.sample):  # for which scikit-learn multiplies
+            op, by = "Mul", 1 / by
+        wide = "float32" if by.dtype == x.kind == "float32" else "float64"
+        x = b.cast(b.op(op, b.cast(x, wide), by.astype(wide)), x.kind)
+    if getattr(scaler, "clip", False):
+        x = b.op("Clip", x, *map(float, getattr(scaler, "feature_range", (-1, 1))))
+    return b.cast(x, "float64")
+
+
+def binarize(part: Part) -> Tensor:
+    """A Binarizer: 1 above the threshold, 0 on it."""
+    above = part.b.op("Greater", _entering(part), float(part.estimator.threshold))
+    return part.b.cast(above, "float64")
+
+
+def _entering(part: Part) -> Tensor:
+    """The input in the precision that scikit-learn keeps."""
+    is_single = not is_sparse(part.sample) and np.asarray(part.sample).dtype == np.float32
+    return part.b.cast(part.numbers, "float32") if is_single else part.numbers

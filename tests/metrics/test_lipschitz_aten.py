@@ -1,0 +1,382 @@
+"""Every ATen operation in the tables, attacked: none stretches or rounds more than its bound.
+
+Operations on inputs of one shape are layers of one network, so that it is exported once.
+"""
+
+import copy
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from iknow.errors import LayerError
+from iknow.metrics.lipschitz_aten import AFFINE, FUNCTIONS, SAME, arithmetic_of
+from iknow.metrics.lipschitz_torch import SUMS, lipschitz_constants, read_graph, sensitivities
+from iknow.models.torch import TorchModel
+
+
+class Do(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+class Beside(nn.Module):
+    """Modules side by side: the layers "parts.0", "parts.1", ... and two finite scores."""
+
+    def __init__(self, parts):
+        super().__init__()
+        self.parts = nn.ModuleList(parts)
+        self.register_buffer("scores", torch.zeros(2))
+
+    def forward(self, x):
+        for part in self.parts:
+            part(x)
+        return x.flatten(1)[:, :1] * self.scores
+
+
+def parts_of(modules):
+    torch.manual_seed(0)
+    modules = [copy.deepcopy(module) for module in modules]
+    generator = torch.Generator().manual_seed(1)
+    for module in modules:
+        for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
+            if "var" in name:
+                tensor.data = torch.rand(tensor.shape, generator=generator) + 1e-3
+            elif tensor.ndim and not isinstance(module, nn.PReLU):
+                tensor.data = torch.randn(tensor.shape, generator=generator) * 3
+    return Beside(modules).eval()
+
+
+def names_of(network):
+    return [f"parts.{i}" for i in range(len(network.parts))]
+
+
+ENTRYWISE = [
+    *(nn.ReLU(), nn.ReLU6(), nn.LeakyReLU(0.3), nn.LeakyReLU(-2.0), nn.PReLU(init=1.7), nn.RReLU()),
+    *(nn.ELU(), nn.ELU(alpha=2.5), nn.CELU(0.5), nn.SELU(), nn.GELU(), nn.GELU("tanh"), nn.SiLU()),
+    *(nn.Mish(), nn.Tanh(), nn.Sigmoid(), nn.LogSigmoid(), nn.Softplus(), nn.Softplus(3.0, 30)),
+    *(nn.Hardtanh(-2, 3), nn.Hardsigmoid(), nn.Hardswish(), nn.PReLU(init=-7.7)),
+    *(nn.Hardtanh(-0.1, 0.3), nn.Identity(), nn.Dropout(0.9), nn.AlphaDropout(0.9)),
+    *(Do(lambda x: x.clamp(min=-0.2)), Do(lambda x: x.clamp(-1, 1)), Do(torch.neg)),
+    *(Do(lambda x: 2 * x), Do(lambda x: x / 4), Do(lambda x: 1 - x), Do(lambda x: x - 3)),
+    *(Do(lambda x: x.clone().detach()), Do(lambda x: x + 5)),
+]
+FLAT = [
+    *ENTRYWISE,
+    *(nn.Softmax(1), nn.LogSoftmax(-1), nn.LayerNorm(6, eps=1e-3), nn.Linear(6, 5)),
+    *(nn.BatchNorm1d(6), nn.Linear(6, 9, bias=False), nn.Unflatten(1, (2, 3))),
+    Do(lambda x: torch.cat([x.relu(), 2 * x], 1)),
+    Do(lambda x: x + x.tanh()),
+    Do(lambda x: x.sigmoid() - x),
+    Do(lambda x: x.unsqueeze(1).squeeze(1)),
+    Do(lambda x: x.view(-1, 2, 3).flatten(1)),
+    Do(lambda x: functional.max_pool1d(x.unsqueeze(1), 3, 1, 1).squeeze((1,))),
+]
+LINES = [
+    *(nn.MaxPool1d(3, 1), nn.MaxPool1d(3, 2, padding=1), nn.MaxPool1d(3, 1, dilation=2)),
+    *(nn.MaxPool1d(2, 3), nn.AdaptiveMaxPool1d(3), nn.AvgPool1d(3, 1), nn.AdaptiveAvgPool1d(3)),
+    *(nn.AvgPool1d(3, 1, padding=1), nn.Conv1d(2, 3, 3, padding=1, padding_mode="circular")),
+    *(nn.Conv1d(2, 5, 4, stride=2, padding=3), nn.Conv1d(2, 5, 4, padding="same", dilation=2)),
+    *(nn.ConvTranspose1d(2, 3, 3), nn.ConstantPad1d(2, 7.0), nn.ReflectionPad1d(2)),
+    *(nn.ReplicationPad1d(2), nn.BatchNorm1d(2), nn.Flatten(), nn.Linear(9, 4)),
+    *(nn.LogSoftmax(1), nn.Softmax(2), nn.LayerNorm((2, 9), eps=1e-2)),
+]
+IMAGES = [
+    *(nn.MaxPool2d(2), nn.MaxPool2d(3, 2), nn.MaxPool2d(3, (1, 3), (1, 0))),
+    *(nn.MaxPool2d(2, 1, ceil_mode=True), nn.MaxPool2d((1, 4), 2, ceil_mode=True)),
+    *(nn.AdaptiveMaxPool2d(3), nn.AdaptiveMaxPool2d((None, 1)), nn.AvgPool2d(2, 1)),
+    nn.AvgPool2d(3, stride=2, ceil_mode=True, count_include_pad=False, padding=1),
+    *(nn.AvgPool2d((2, 3), 1, divisor_override=1), nn.AdaptiveAvgPool2d((2, None))),
+    *(nn.AdaptiveAvgPool2d(1), nn.Conv2d(4, 4, 3, padding=1, groups=2), nn.Conv2d(4, 2, 3, 2)),
+    *(nn.Conv2d(4, 2, (1, 3), padding="same"), nn.Conv2d(4, 2, 3, padding=2, dilation=2)),
+    nn.Conv2d(4, 2, 3, padding=1, padding_mode="reflect"),
+    nn.Conv2d(4, 2, 3, padding=2, padding_mode="replicate"),
+    *(
+        nn.ConvTranspose2d(4, 3, 3, stride=2, output_padding=1),
+        nn.ConvTranspose2d(4, 4, 2, groups=2),
+    ),
+    *(nn.BatchNorm2d(4), nn.BatchNorm2d(4, affine=False), nn.PixelShuffle(2), nn.ZeroPad2d(1)),
+    *(nn.ReflectionPad2d(2), nn.Dropout2d(), nn.PReLU(4)),
+    nn.Sequential(nn.Conv2d(4, 3, 3), nn.BatchNorm2d(3)),
+    nn.Sequential(
+        nn.Conv2d(4, 3, 2), nn.BatchNorm2d(3), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(12, 3)
+    ),
+]
+SOLIDS = [
+    *(nn.MaxPool3d(2, 1), nn.AdaptiveMaxPool3d(2), nn.AvgPool3d(2, 1), nn.AdaptiveAvgPool3d(2)),
+    *(nn.Conv3d(2, 3, (1, 2, 3), padding=1, stride=(1, 2, 1)), nn.Conv3d(2, 2, 3, padding="same")),
+    *(nn.ConvTranspose3d(2, 2, 2), nn.BatchNorm3d(2, eps=0.1)),
+]
+NORMS = [nn.GroupNorm(2, 6, eps=1e-3), nn.LayerNorm(6, eps=1e-3, elementwise_affine=False)]
+SHAPES = {
+    "flat": (FLAT, (6,)),
+    "lines": (LINES, (2, 9)),
+    "images": (IMAGES, (4, 6, 6)),
+    "solids": (SOLIDS, (2, 3, 3, 3)),
+    "norms": (NORMS, (6,)),
+}
+
+
+def test_every_operation_in_the_tables_is_attacked():
+    called = set()
+    for modules, shape in SHAPES.values():
+        network = parts_of(modules)
+        called |= {call[0] for call in read_graph(network, shape, names_of(network)).calls}
+    known = {*AFFINE, *FUNCTIONS, *SAME, *SUMS, "cat.default"}
+    assert {name.removeprefix("aten.") for name in called} == known
+
+
+@pytest.mark.parametrize("group", SHAPES)
+def test_no_operation_stretches_more_than_its_constant(group, largest_stretch):
+    modules, shape = SHAPES[group]
+    network = parts_of(modules)
+    constants = lipschitz_constants(network, shape, names_of(network))
+    for part, constant in zip(network.double().parts, constants.values(), strict=True):
+        assert largest_stretch(part, shape) <= constant * (1 + 1e-7), part
+
+
+def test_an_entrywise_constant_is_the_steepest_slope():
+    network = Beside(ENTRYWISE).eval()
+    found = lipschitz_constants(network, (3,), names_of(network))
+    x = torch.linspace(-30, 30, 1_200_001, dtype=torch.float64)
+    for part, constant in zip(network.double().parts, found.values(), strict=True):
+        with torch.no_grad():
+            slope = float((part(x).diff() / x.diff()).abs().max())
+        assert slope <= constant * (1 + 1e-9), part
+        assert constant == pytest.approx(slope, rel=1e-4), part
+
+
+def matrix_norm(function, shape):
+    """The norm of an operator written out column by column, by nothing but applying it."""
+    zero = function(torch.zeros(1, *shape, dtype=torch.float64))
+    basis = torch.eye(math.prod(shape), dtype=torch.float64).reshape(-1, *shape)
+    with torch.no_grad():
+        return np.linalg.norm((function(basis) - zero).flatten(1).numpy(), 2)
+
+
+@pytest.mark.parametrize("group", ["lines", "images", "solids"])
+def test_constants_of_affine_operations_are_the_norms_of_their_matrices(group):
+    modules, shape = SHAPES[group]
+    nonlinear = (nn.Softmax, nn.LogSoftmax, nn.LayerNorm, nn.PReLU)
+    affine = [m for m in modules if not isinstance(m, nonlinear) and "MaxPool" not in str(m)]
+    network = parts_of(affine)
+    constants = lipschitz_constants(network, shape, names_of(network))
+    for part, constant in zip(network.double().parts, constants.values(), strict=True):
+        assert constant == pytest.approx(matrix_norm(part, shape), rel=2e-9), part
+
+
+PADDINGS = [
+    *[(0, "zeros"), (1, "zeros"), (2, "zeros"), ("same", "zeros"), ("valid", "zeros")],
+    *[(1, "reflect"), (2, "replicate"), (2, "circular"), ("same", "reflect")],
+]
+
+
+def test_convolutions_of_every_padding_stride_dilation_and_number_of_groups():
+    torch.manual_seed(0)
+    network = Beside(
+        nn.Conv2d(2, 4, 3, stride, padding, dilation, groups, padding_mode=mode)
+        for padding, mode in PADDINGS
+        for stride in ((1, 2, 3) if padding != "same" else (1,))
+        for dilation, groups in ((1, 1), (2, 2))
+    ).eval()
+    constants = lipschitz_constants(network, (2, 7, 6), names_of(network))
+    assert len(constants) == 46
+    for part, constant in zip(network.double().parts, constants.values(), strict=True):
+        assert constant == pytest.approx(matrix_norm(part, (2, 7, 6)), rel=2e-9), part
+
+
+def test_the_norm_of_the_reshaped_kernel_is_another_number():
+    """It can be too small, so it is no bound, and it knows nothing of stride and input size."""
+    averaging = nn.Conv2d(1, 1, 3, padding=1, bias=False)
+    nn.init.ones_(averaging.weight)
+    assert np.linalg.norm(averaging.weight.detach().numpy().reshape(1, 9), 2) == pytest.approx(3)
+    small = lipschitz_constants(averaging, (1, 4, 4))["output"]
+    large = lipschitz_constants(averaging, (1, 16, 16))["output"]
+    assert 6.8 < small < 6.9 < 8.7 < large < 9
+
+
+def test_a_large_convolution_is_bounded_and_hardly_more():
+    """The oracle is the Fourier transform, exact for circular padding."""
+    torch.manual_seed(0)
+    n = 24
+    module = nn.Conv2d(4, 6, 3, padding=1, padding_mode="circular", bias=False)
+    kernel = np.fft.fft2(module.weight.detach().double().numpy(), s=(n, n))
+    exact = np.linalg.norm(np.moveaxis(kernel, (0, 1), (2, 3)), 2, axis=(2, 3)).max()
+    bound = lipschitz_constants(module, (4, n, n))["output"]
+    assert exact <= bound <= exact * 1.01
+
+
+@pytest.mark.parametrize("group", ["lines", "images", "solids"])
+def test_a_max_pools_constant_is_attained_by_one_entry_above_all_others(group):
+    modules, shape = SHAPES[group]
+    network = Beside([module for module in modules if "MaxPool" in type(module).__name__]).eval()
+    constants = lipschitz_constants(network, shape, names_of(network))
+    zero, size = torch.zeros(1, *shape, dtype=torch.float64), math.prod(shape)
+    ones = torch.eye(size, dtype=torch.float64).reshape(size, *shape)
+    for part, constant in zip(network.parts, constants.values(), strict=True):
+        moved = (part(ones) - part(zero)).flatten(1).norm(dim=1).max()
+        assert float(moved) == pytest.approx(constant), part
+
+
+def test_softmax_and_log_softmax_attain_their_constants():
+    for n in (2, 5):
+        network = Beside([nn.Softmax(1), nn.LogSoftmax(dim=-1)]).eval()
+        soft, log = lipschitz_constants(network, (n,), names_of(network)).values()
+        assert (soft, log) == (0.5, pytest.approx(math.sqrt(n)))
+        peak = torch.zeros(1, n, dtype=torch.float64)
+        peak[0, 0] = 40
+        step = torch.ones(1, n, dtype=torch.float64) * 1e-4
+        step[0, 0] *= 1 - n  # orthogonal to nothing that I - 1pᵀ keeps
+        moved = torch.log_softmax(peak + step, 1) - torch.log_softmax(peak, 1)
+        assert float(moved.norm() / step.norm()) == pytest.approx(math.sqrt(n), rel=1e-6)
+    even, tiny = torch.zeros(1, 2, dtype=torch.float64), torch.tensor([[1e-4, -1e-4]])
+    moved = torch.softmax(even + tiny, 1) - torch.softmax(even, 1)
+    assert float(moved.norm() / tiny.norm()) == pytest.approx(0.5, rel=1e-6)
+
+
+def test_a_normalization_of_samples_attains_its_constant():
+    modules = [nn.LayerNorm(6, eps=1e-3), nn.GroupNorm(2, 6, eps=1e-3)]
+    for module in modules:
+        nn.init.constant_(module.weight, -2.0)
+    network = Beside(modules).eval()
+    constants = lipschitz_constants(network, (6,), names_of(network))
+    flat = torch.full((1, 6), 3.0, dtype=torch.float64)
+    step = torch.tensor([[1e-5, -1e-5, 0, 0, 0, 0]], dtype=torch.float64)
+    for module, constant in zip(network.double().parts, constants.values(), strict=True):
+        assert constant == pytest.approx(2 / math.sqrt(1e-3))
+        moved = (module(flat + step) - module(flat)).detach().norm() / step.norm()
+        assert float(moved) == pytest.approx(constant, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("module", "shape", "fact"),
+    [
+        (nn.Softmax(dim=0), (4,), "mixes the samples"),
+        (nn.Softmax(dim=-2), (4,), "mixes the samples"),
+        (nn.Softplus(threshold=2), (4,), "jumps by 1.3e-01 at its threshold 2"),
+        (nn.Softplus(beta=1e-3), (4,), "jumps by 2.1e-06 at its threshold 20"),
+        (nn.Flatten(0), (4,), "mix the samples"),
+        (nn.ZeroPad2d((0, 0, 1, -1)), (4,), "mixes the samples"),
+        (nn.Upsample(scale_factor=2), (1, 4), "'bad' (Upsample)"),
+        (nn.CELU(-1.0), (4,), "alpha must be > 0"),
+        (nn.LayerNorm(4, eps=0), (4,), "no bound"),
+        (nn.Hardshrink(), (4,), "'bad' (Hardshrink)"),
+        (nn.InstanceNorm1d(4), (4, 3), "'bad' (InstanceNorm1d)"),
+        (nn.Softsign(), (4,), "'bad' (Softsign)"),
+    ],
+    ids=lambda part: str(part)[:30],
+)
+def test_what_has_no_bound_is_refused_by_name(module, shape, fact):
+    network = nn.Sequential()
+    network.add_module("bad", module)
+    with pytest.raises(LayerError, match="'bad'") as caught:
+        lipschitz_constants(network, shape)
+    assert fact in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+# Rounding, against the same in float64, on the inputs as they were before any cast
+
+EXTREMES = [
+    nn.Softplus(beta=1e-3),
+    nn.Softplus(threshold=1),
+    nn.Softplus(beta=-2, threshold=-3),
+    nn.LayerNorm(6),
+]
+
+
+def worst_inputs(shape, scale, generator):
+    """Rows where rounding shows: of many sizes, nearly constant, alternating, at a threshold."""
+    plain = torch.randn(12, *shape, dtype=torch.float64, generator=generator) * scale
+    flat = scale + 1e-6 * scale * torch.randn(6, *shape, dtype=torch.float64, generator=generator)
+    signs = torch.sign(torch.randn(6, *shape, dtype=torch.float64, generator=generator))
+    sizes = 10 ** (4 * torch.randn(6, *shape, dtype=torch.float64, generator=generator))
+    near = 20 / 1.0 + 1e-7 * torch.randn(6, *shape, dtype=torch.float64, generator=generator)
+    return torch.cat([plain, flat, signs * scale, signs * sizes, near, 1e3 * near, 0 * plain])
+
+
+def exactly(module):
+    """The function of a module in real arithmetic, nearly: Softplus has no threshold there."""
+    if isinstance(module, nn.Softplus):
+        return lambda x: torch.logaddexp(0 * x, x * module.beta) / module.beta
+    return copy.deepcopy(module).double()
+
+
+def shares_of_bounds(modules, shape, dtype):
+    """For each module the largest error over the bound, of what `TorchModel` observes."""
+    network = parts_of(modules).to(dtype)
+    layers = names_of(network)
+    bounds = sensitivities(network, shape, layers)
+    exact = [exactly(part) for part in network.parts]
+    largest = dict.fromkeys(layers, 0.0)
+    generator = torch.Generator().manual_seed(0)
+    for scale in (1e-3, 1.0, 30.0, 1e4, 1e9):
+        inputs = worst_inputs(shape, scale, generator)
+        lengths = inputs.flatten(1).norm(dim=1).numpy()
+        for rows in (slice(None), slice(0, 1), slice(3, 8)):
+            seen = TorchModel(network).observe(inputs[rows].numpy(), layers)
+            for layer, function in zip(layers, exact, strict=True):
+                with torch.no_grad():
+                    wanted = function(inputs[rows]).flatten(1).numpy()
+                allowed = bounds[layer].rounding + bounds[layer].rounding_per_length * lengths[rows]
+                off = np.linalg.norm(seen.activations[layer].astype(float) - wanted, axis=1)
+                off[seen.invalid] = 0
+                largest[layer] = max(largest[layer], float((off / allowed).max()))
+    return list(largest.values())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+@pytest.mark.parametrize("group", ["flat", "lines", "images", "solids", "extremes"])
+def test_no_operation_rounds_more_than_its_bound(group, dtype):
+    modules, shape = {**SHAPES, "extremes": (EXTREMES, (6,))}[group]
+    if dtype == torch.bfloat16:  # of which torch has no such pool
+        modules = [module for module in modules if not isinstance(module, nn.AvgPool3d)]
+    for module, share in zip(modules, shares_of_bounds(modules, shape, dtype), strict=True):
+        assert share <= 1, module
+
+
+def test_the_bound_of_a_sum_is_not_idle():
+    """A plain sum of many numbers in bfloat16 comes near enough to be told from no bound."""
+    (share,) = shares_of_bounds([nn.Linear(20, 5)], (20,), torch.bfloat16)
+    assert 0.01 < share <= 1
+    (share,) = shares_of_bounds([nn.Linear(20, 5)], (20,), torch.float32)
+    assert 1e-3 < share <= 1
+    with pytest.raises(LayerError, match="may lose all digits"):
+        shares_of_bounds([nn.Linear(1000, 3)], (1000,), torch.bfloat16)
+
+
+def test_a_pool_given_one_side_for_all_axes_sums_as_many_terms():
+    network = Beside([nn.AvgPool2d(16), nn.AvgPool2d((16,))]).eval()
+    plain, listed = sensitivities(network, (1, 32, 32), names_of(network)).values()
+    assert listed == plain
+
+
+def test_a_softplus_that_jumps_has_the_jump_in_its_rounding():
+    module = nn.Softplus(beta=1e-3, threshold=2.0)
+    jump = float(module(torch.tensor([1999.999, 2000.001], dtype=torch.float64)).diff().abs())
+    bound = sensitivities(nn.Sequential(module), (1,), ["0"])["0"]
+    assert bound.lipschitz == pytest.approx(1)
+    assert jump * (1 - 1e-3) <= bound.rounding < 1.01 * jump
+
+
+@pytest.mark.parametrize("precision", ["high", "medium"])
+def test_products_that_may_round_their_factors_first_say_so(precision):
+    network = nn.Sequential(nn.Linear(8, 8))
+    plain = sensitivities(network, (8,), ["0"])["0"]
+    torch.set_float32_matmul_precision(precision)
+    try:
+        rough = sensitivities(network, (8,), ["0"])["0"]
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert rough.rounding_per_length > 100 * plain.rounding_per_length
+    assert rough.lipschitz == plain.lipschitz
+    assert arithmetic_of(network).factors == 0
