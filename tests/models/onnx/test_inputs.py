@@ -82,7 +82,10 @@ def test_several_inputs_come_by_name():
 @pytest.mark.parametrize(
     ("batch", "says"),
     [
-        (np.ones((3, 2)), "has 2 inputs: give a dict of arrays by their names, 'a', 'b'"),
+        (
+            np.ones((3, 2)),
+            r"takes a dict of arrays by the names .*, 'a' \(float32 .*'b' .* got ndarray",
+        ),
         ({"a": np.ones((3, 2))}, r"'a' \(float32 of shape \(\?, 2\)\), 'b' .* got 'a'"),
         ({"a": np.ones((3, 2)), "b": [[1, 2]], "c": [1]}, "got 'a', 'b', 'c'"),
         ({"a": np.ones((3, 2)), "b": [[1, 2]]}, "'a' holds 3, 'b' holds 1"),
@@ -99,7 +102,7 @@ def test_inputs_that_do_not_fit_are_refused(batch, says):
     ("graph", "batch", "says"),
     [
         (mlp(), np.ones((3, 5)), r"failed on 'x' float32 \(3, 5\); it takes 'x' .*\?, 4\)"),
-        (mlp(batch=2**40), np.ones((3, 4)), "batches of 1,099,511,627,776 samples and no others"),
+        (mlp(batch=2**40), np.ones((3, 4)), "or one up to 4,096; it takes .*1099511627776, 4"),
         (mlp(), np.ones(3), r"failed on 'x' float32 \(3,\)"),
         (parsed("g (string[n, 1] x) => (float[n, 2] y) { y = Cast <to = 1> (x) }"), [1], "text"),
         (parsed("g (complex64[n, 2] x) => (float[n, 2] y) { y = Cast <to = 1> (x) }"),
@@ -109,7 +112,7 @@ def test_inputs_that_do_not_fit_are_refused(batch, says):
         (parsed("g (seq(float[n, 2]) x) => (float[n, 2] y) { y = SequenceAt(x, x) }"),
          [[1, 2]], "takes neither numbers"),
         (parsed("g (float[3, 2] x, float[2, 2] z) => (float[3, 2] y) { y = MatMul(x, z) }"),
-         {"x": np.ones((6, 2)), "z": np.ones((6, 2))}, "samples along their first axis"),
+         {"x": np.ones((6, 2)), "z": np.ones((6, 2))}, "first axis of all inputs.*3, 2.*2, 2"),
         (parsed("g (float[n, 2] x) => (float[m, 2] y) { y = Concat <axis = 0> (x, x) }"),
          [[1, 2]], r"2 rows for 1 samples"),
     ],

@@ -21,16 +21,8 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 import numpy as np
-from onnx import (
-    GraphProto,
-    ModelProto,
-    NodeProto,
-    SparseTensorProto,
-    TensorProto,
-    ValueInfoProto,
-    helper,
-    numpy_helper,
-)
+import onnx
+from onnx import ModelProto, NodeProto, SparseTensorProto, TensorProto
 from onnx.external_data_helper import load_external_data_for_tensor
 
 from iknow.core.text import name as shown_name
@@ -38,11 +30,6 @@ from iknow.core.text import shown
 from iknow.errors import InputError
 from iknow.models.onnx.roles import TEXT, Declared, Graph, Node
 
-IN_MEMORY = "the ONNX model"
-TOO_LARGE = (
-    "the ONNX model takes more than 2 GB, which no protobuf message can: save it by "
-    "onnx.save(model, path, save_as_external_data=True) and give the path"
-)
 # Compiled contexts of accelerators are files; the others run what they name, in some builds.
 UNSAFE = {"EPContext", "Snpe", "PyOp", "PythonOp", "PythonOpGrad", "ATen", "TritonOp"}
 IN_PLACE_OF_A_FILE = "_MEM_ADDR_"  # onnxruntime takes it for an address in memory
@@ -52,13 +39,8 @@ MOST_LABELS = 1_000_000
 
 @dataclass(frozen=True)
 class File:
-    """An ONNX model.
-
-    Attributes:
-        name: What it is called in errors.
-        content: Its bytes.
-        folder: Where weights outside of it are; None if it has none.
-        graph: What it says about itself.
+    """An ONNX model: its name in errors, its bytes, the folder of weights outside of it (None if
+    there are none), and what it says about itself.
     """
 
     name: str
@@ -69,9 +51,9 @@ class File:
     def with_outputs(self, tensors: Iterable[str]) -> bytes:
         """The model with further outputs, which onnxruntime finds the types of."""
         present = {output.name for output in self.graph.outputs}
-        more = [ValueInfoProto(name=name) for name in tensors if name not in present]
-        addition = ModelProto(graph=GraphProto(output=more)).SerializeToString() if more else b""
-        return self.content + addition
+        more = [onnx.ValueInfoProto(name=name) for name in tensors if name not in present]
+        addition = ModelProto(graph=onnx.GraphProto(output=more)).SerializeToString()
+        return self.content + addition if more else self.content
 
     def with_weights(self) -> bytes:
         """The model with all its weights inside; the same bytes if they are."""
@@ -90,24 +72,89 @@ def read_file(model: Any) -> File:
     """An ONNX model from a path or an onnx.ModelProto; one that was read already as it is."""
     if isinstance(model, File):
         return model
-    if isinstance(model, (str, os.PathLike)):
-        path = Path(model)
-        return read_bytes(_read(path), shown_name(os.fspath(path)), path.absolute().parent)
     if isinstance(model, ModelProto):
-        return read_bytes(_serialize(model), IN_MEMORY)
-    raise InputError(
-        "an ONNX model must be the path of a file or an onnx.ModelProto; got "
-        f"{shown(model)} of type {type(model).__name__}"
-    )
+        return read_bytes(_serialize(model), "the ONNX model")
+    if not isinstance(model, (str, os.PathLike)):
+        raise InputError(
+            "an ONNX model must be the path of a file or an onnx.ModelProto; got "
+            f"{shown(model)} of type {type(model).__name__}"
+        )
+    path = Path(model)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{shown_name(path)} cannot be read: {error.strerror}") from error
+    return read_bytes(content, shown_name(path), path.absolute().parent)
 
 
 def read_bytes(content: bytes, name: str, folder: Path | None = None) -> File:
     """An ONNX model from its bytes; folder: where further files of it may be, None for nowhere."""
     parsed = _parse(content, name)
     messages = list(_messages(parsed))
-    external = list(_external(messages))
-    places = [each.value for tensor in external for each in tensor.external_data
-              if each.key == "location"]  # fmt: skip
+    _check_weights(messages, name, folder)
+    nodes = [each for each in messages if isinstance(each, NodeProto)]
+    texts = [text for node in nodes for text in (node.op_type, *node.input, *node.output)]
+    texts += [value.name for value in (*parsed.graph.input, *parsed.graph.output)]
+    if any(isinstance(text, bytes) for text in texts):
+        raise InputError(f"{name} is damaged: it has a name that is not text in UTF-8")
+    for node in nodes:
+        if node.op_type in UNSAFE:
+            raise InputError(
+                f"{name} has the operation {node.op_type}, which may read files or run code: that "
+                "is not allowed; export the model without it"
+            )
+        # Batch statistics in place of learned ones: answers would depend on the batch.
+        if any(each.name == "training_mode" and each.i for each in node.attribute):
+            raise InputError(
+                f"{name} was exported in training mode ({node.op_type} {shown(node.name)}): export "
+                "it again in eval mode"
+            )
+    graph = _read_graph(parsed.graph, frozenset(node.op_type for node in nodes))
+    return File(name, content, str(folder) if _external(messages) else None, graph)
+
+
+def _serialize(model: Any) -> bytes:
+    try:
+        return bytes(model.SerializeToString())
+    except Exception as error:  # protobuf's own error, or a ValueError
+        raise InputError(
+            "the ONNX model takes more than 2 GB, which no protobuf message can: save it by "
+            f"onnx.save(model, path, save_as_external_data=True) and give the path ({error})"
+        ) from error
+
+
+def _parse(content: bytes, name: str) -> Any:
+    try:
+        parsed = ModelProto.FromString(content)
+        if not parsed.HasField("graph"):
+            raise ValueError("it has no graph")
+    except Exception as error:  # protobuf's own error, too
+        raise InputError(f"{name} is damaged or no ONNX model: {error}") from error
+    return parsed
+
+
+def _messages(model: Any) -> Iterator[Any]:
+    """A message and all inside it, but for what is in tensors, whose bytes would be copied."""
+    waiting = [model]
+    while waiting:
+        each = waiting.pop()
+        yield each
+        for field, value in () if isinstance(each, TensorProto) else each.ListFields():
+            if field.message_type is not None:
+                waiting.extend([value] if hasattr(value, "ListFields") else value)
+
+
+def _external(messages: Iterable[Any]) -> list[Any]:
+    """The tensors whose values are in other files."""
+    tensors = [each for each in messages if isinstance(each, TensorProto)]
+    return [t for t in tensors if t.data_location == TensorProto.EXTERNAL or t.external_data]
+
+
+def _check_weights(messages: Iterable[Any], name: str, folder: Path | None) -> None:
+    """Refuse weights in other files than those of the folder, and sparse ones in any."""
+    external = _external(messages)
+    entries = [entry for tensor in external for entry in tensor.external_data]
+    places = [entry.value for entry in entries if entry.key == "location"]
     if external and folder is None:
         raise InputError(
             f"the weights of {name} are in other files ({shown((places or ['?'])[0])}): give the "
@@ -121,63 +168,11 @@ def read_bytes(content: bytes, name: str, folder: Path | None = None) -> File:
                 "model"
             )
     sparse = [each for each in messages if isinstance(each, SparseTensorProto)]
-    if any(_external(part for each in sparse for part in (each.values, each.indices))):
+    if _external(part for each in sparse for part in (each.values, each.indices)):
         raise InputError(  # no exporter does it
             f"{name} has a sparse tensor in another file, which can make onnxruntime crash: keep "
             "sparse tensors inside"
         )
-    nodes = [each for each in messages if isinstance(each, NodeProto)]
-    for node in nodes:
-        _check_node(node, name)
-    ops = frozenset(node.op_type for node in nodes)
-    return File(name, content, str(folder) if external else None, _read_graph(parsed.graph, ops))
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{shown_name(path)} cannot be read: {error.strerror}") from error
-
-
-def _serialize(model: Any) -> bytes:
-    try:
-        return bytes(model.SerializeToString())
-    except Exception as error:  # protobuf's own error, or a ValueError
-        raise InputError(f"{TOO_LARGE} ({error})") from error
-
-
-def _parse(content: bytes, name: str) -> Any:
-    try:
-        parsed = ModelProto.FromString(content)
-    except Exception as error:  # protobuf's own error
-        raise InputError(
-            f"{name} is damaged or no ONNX model: it cannot be read as one ({error})"
-        ) from error
-    if not parsed.HasField("graph"):
-        raise InputError(f"{name} is damaged or no ONNX model: it has no graph")
-    return parsed
-
-
-def _messages(model: Any) -> Iterator[Any]:
-    """A message and all messages inside it, but for those in tensors, which hold no further ones
-    of interest, and whose bytes would be copied.
-    """
-    waiting = [model]
-    while waiting:
-        each = waiting.pop()
-        yield each
-        for field, value in () if isinstance(each, TensorProto) else each.ListFields():
-            if field.message_type is not None:
-                waiting.extend([value] if hasattr(value, "ListFields") else value)
-
-
-def _external(messages: Iterable[Any]) -> Iterator[Any]:
-    """The tensors whose values are in other files."""
-    tensors = (each for each in messages if isinstance(each, TensorProto))
-    for each in tensors:
-        if each.data_location == TensorProto.EXTERNAL or each.external_data:
-            yield each
 
 
 def _is_inside(place: str | bytes, folder: Path) -> bool:
@@ -193,39 +188,12 @@ def _is_inside(place: str | bytes, folder: Path) -> bool:
         return False
 
 
-def _check_node(node: Any, name: str) -> None:
-    if any(isinstance(text, bytes) for text in (node.op_type, *node.input, *node.output)):
-        raise InputError("the ONNX model is damaged: it has a name that is not text in UTF-8")
-    if node.op_type in UNSAFE:
-        raise InputError(
-            f"{name} has the operation {node.op_type}, which may read files or run code: that is "
-            "not allowed; export the model without it"
-        )
-    # Batch statistics in place of learned ones: answers would depend on the batch.
-    if any(each.name == "training_mode" and each.i for each in node.attribute):
-        raise InputError(
-            f"{name} was exported in training mode ({node.op_type} {shown(node.name)}): export it "
-            "again in eval mode"
-        )
-
-
 def _read_graph(graph: Any, ops: frozenset[str]) -> Graph:
-    if any(isinstance(value.name, bytes) for value in (*graph.input, *graph.output)):
-        raise InputError("the ONNX model is damaged: it has a name that is not text in UTF-8")
-    _check_order(graph)
+    """What a graph says about itself, if no node uses what a later one makes."""
     held = [*graph.initializer, *(sparse.values for sparse in graph.sparse_initializer)]
     weights = {tensor.name: tensor for tensor in held}
-    nodes = tuple(_read_node(node, weights) for node in graph.node)
-    inputs = tuple(_declared(value) for value in graph.input if value.name not in weights)
-    if not inputs or not nodes:
-        raise InputError("the ONNX graph has no inputs or no nodes: it is not a classifier")
-    outputs = tuple(map(_declared, graph.output))
-    return Graph(inputs, outputs, nodes, frozenset(weights), ops)
-
-
-def _check_order(graph: Any) -> None:
-    """Refuse nodes that use what a later one makes: we walk back from node to node."""
     later = {name for node in graph.node for name in node.output}
+    nodes = []
     for node in graph.node:
         if early := later.intersection(node.input) - {""}:
             raise InputError(
@@ -233,51 +201,43 @@ def _check_order(graph: Any) -> None:
                 "made"
             )
         later.difference_update(node.output)
+        # Inner graphs use tensors from outside by their names.
+        inside = (each for each in _messages(node) if isinstance(each, NodeProto))
+        used = tuple(name for each in inside for name in each.input if name)
+        made = tuple(filter(None, node.output))
+        nodes.append(Node(node.op_type, used, made, _labels(node, weights)))
+    inputs = tuple(_declared(value) for value in graph.input if value.name not in weights)
+    if not inputs or not nodes:
+        raise InputError("the ONNX graph has no inputs or no nodes: it is not a classifier")
+    outputs = tuple(map(_declared, graph.output))
+    return Graph(inputs, outputs, tuple(nodes), frozenset(weights), ops)
 
 
 def _declared(value: Any) -> Declared:
     kind = value.type.WhichOneof("value")
     if kind != "tensor_type":
         return Declared(value.name, (kind or "unknown type").removesuffix("_type"), None)
-    tensor = value.type.tensor_type
-    shape = None
+    tensor, shape = value.type.tensor_type, None
     if tensor.HasField("shape"):  # some exporters write 0 or -1 where a size varies
         shape = tuple(dim.dim_value if dim.dim_value > 0 else None for dim in tensor.shape.dim)
-    return Declared(value.name, _kind(tensor.elem_type), shape)
-
-
-def _kind(element: int) -> str:
-    if element == TensorProto.STRING:
-        return TEXT
     try:
-        return str(np.dtype(helper.tensor_dtype_to_np_dtype(element)).name)
+        kind = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)).name
     except (KeyError, ValueError, TypeError):
-        return f"type {element}"
-
-
-def _read_node(node: Any, weights: Mapping[str, Any]) -> Node:
-    # Inner graphs use tensors from outside by their names.
-    inside = (each for each in _messages(node) if isinstance(each, NodeProto))
-    used = tuple(name for each in inside for name in each.input if name)
-    return Node(node.op_type, used, tuple(filter(None, node.output)), _labels(node, weights))
+        kind = f"type {tensor.elem_type}"
+    return Declared(value.name, TEXT if tensor.elem_type == TensorProto.STRING else kind, shape)
 
 
 def _labels(node: Any, weights: Mapping[str, Any]) -> tuple[Any, ...] | None:
     """Class labels in a node's attributes, or in the list that it picks a label from."""
-    for attribute in node.attribute:
-        if attribute.name in LABEL_ATTRIBUTES and (attribute.strings or attribute.ints):
-            return tuple(_text(each) for each in attribute.strings) or tuple(attribute.ints)
-    if node.op_type == "ArrayFeatureExtractor" and node.input and node.input[0] in weights:
-        held = weights[node.input[0]]
+    listed = [each for each in node.attribute if each.name in LABEL_ATTRIBUTES]
+    found: Any = next(filter(None, (each.strings or each.ints for each in listed)), ())
+    held = weights.get(next(iter(node.input), ""))
+    if not found and node.op_type == "ArrayFeatureExtractor" and held is not None:
         inside = held.data_location != TensorProto.EXTERNAL
         if inside and 0 < np.prod(held.dims) <= MOST_LABELS:
             try:
-                values = numpy_helper.to_array(held).ravel().tolist()
+                found = onnx.numpy_helper.to_array(held).ravel().tolist()
             except Exception:  # the file may be wrong in any way: onnxruntime will say how
                 return None
-            return tuple(_text(each) if isinstance(each, bytes) else each for each in values)
-    return None
-
-
-def _text(label: bytes) -> str:
-    return label.decode("utf-8", errors="replace")
+    texts = (each.decode(errors="replace") if isinstance(each, bytes) else each for each in found)
+    return tuple(texts) or None

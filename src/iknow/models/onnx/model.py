@@ -27,18 +27,9 @@ from iknow.errors import ExportError, InputError, LayerError, RefusedError
 from iknow.models.inputs import Fields, Sizes, as_fields
 from iknow.models.model import Layer, Observation, check_type, mark_invalid
 from iknow.models.network import INPUT, OUTPUT, Network, Pass, Read
-from iknow.models.numbers import as_array, as_numbers
+from iknow.models.numbers import NUMERIC_KINDS, as_array, as_numbers
 from iknow.models.onnx.file import read_file
-from iknow.models.onnx.roles import (
-    TEXT,
-    Declared,
-    Graph,
-    Roles,
-    find_features,
-    find_roles,
-    has_channels,
-    input_layer,
-)
+from iknow.models.onnx.roles import TEXT, Declared, Graph, find_features, find_roles, listed
 from iknow.models.onnx.session import Session
 
 Batch = NDArray[Any] | Fields
@@ -83,9 +74,9 @@ class OnnxModel(Network):
         self._graph = self._file.graph
         places = self._locate(only or ())
         self.pooling.check_names((INPUT, OUTPUT, *self.tensors), self._name)
-        self._roles = self._find_roles()
-        needed = None if only is None else self._needed(places.values())
-        self._session = Session(self._file, device, needed)
+        self._roles = find_roles(self._graph, self.scores, self._name)
+        reads = None if only is None else [*places.values(), self._roles.scores or ""]
+        self._session = Session(self._file, device, reads)
 
     @property
     def _name(self) -> str:
@@ -114,31 +105,33 @@ class OnnxModel(Network):
 
     def prepare(self, inputs: Any) -> Batch:
         """Return `inputs` as an array, or as fields for a graph with several inputs."""
-        declared = {each.name: each for each in self._graph.inputs}
+        several = len(self.inputs) > 1
         if isinstance(inputs, Fields):
             inputs = inputs.arrays
-        if len(declared) > 1 and hasattr(inputs, "iloc") and getattr(inputs, "ndim", 0) == 2:
+        if several and hasattr(inputs, "iloc") and getattr(inputs, "ndim", 0) == 2:
             inputs = {column: inputs[column] for column in inputs.columns}
-        if not isinstance(inputs, Mapping):
-            if len(declared) > 1:
-                raise InputError(
-                    f"{self._name} has {len(declared)} inputs: give a dict of arrays by their "
-                    f"names, {names(declared)}; got {type(inputs).__name__}"
-                )
-            return _as_declared(inputs, self._graph.inputs[0], "X")
-        if set(inputs) != set(declared):
+        if not several and not isinstance(inputs, Mapping):
+            inputs = {self.inputs[0]: inputs}
+        if not isinstance(inputs, Mapping) or set(inputs) != set(self.inputs):
+            got = names(inputs, 20) if isinstance(inputs, Mapping) else type(inputs).__name__
             raise InputError(
-                f"the inputs of {self._name} are {', '.join(map(str, self._graph.inputs[:20]))}; "
-                f"got {names(inputs, 20)}"
+                f"{self._name} takes a dict of arrays by the names of its inputs, "
+                f"{listed(self._graph.inputs)}; got {got}"
             )
-        arrays = {each: _as_declared(inputs[each], declared[each], each) for each in declared}
-        return as_fields(arrays) if len(arrays) > 1 else next(iter(arrays.values()))
+        arrays = {}
+        for each in self._graph.inputs:
+            values, what = inputs[each.name], each.name if several else "X"
+            array = as_array(values, what) if each.kind == TEXT else as_numbers(values, what)
+            # A converter declares each column of a table as (n, 1).
+            is_column = each.shape is not None and each.shape[1:] == (1,) and array.ndim == 1
+            arrays[each.name] = array.reshape(-1, 1) if is_column else array
+        return as_fields(arrays) if several else arrays[self.inputs[0]]
 
     def layers(self, batch: Any) -> tuple[Layer, ...]:
         """Describe the input if it is one array of floats, what enters the last product with
         weights, and the scores; no `batch` is run.
         """
-        scores, given = self._roles.scores, input_layer(self._graph)
+        scores, given = self._roles.scores, self._graph.input_layer
         raw = given.name if given is not None and given.is_float else None
         inside = None if scores is None else find_features(self._graph, scores)
         hidden = [] if inside in (None, raw) else [Layer(str(inside), "hidden")]
@@ -156,9 +149,9 @@ class OnnxModel(Network):
 
     def sensitivity(self, layer: str, inputs: Sizes) -> Sensitivity | float:
         check_type(self, OnnxModel)
-        given = input_layer(self._graph)
+        given = self._graph.input_layer
         plain = given is not None and given.kind in ("float32", "float64")
-        alone = len(self._graph.inputs) == 1 and self.pooling.of(INPUT) is None
+        alone = len(self.inputs) == 1 and self.pooling.of(INPUT) is None
         if layer == INPUT and INPUT not in self._graph.makers and plain and alone:
             return 1.0  # the numbers as given, rounded to float32
         return super().sensitivity(layer, inputs)
@@ -166,10 +159,7 @@ class OnnxModel(Network):
     def reading(self, layers: Sequence[str], inputs: Any) -> Mapping[str, Any] | None:
         """Say in plain values where the scores are, and how each of the `layers` is pooled.
 
-        `inputs`: some samples, as `prepare` gives them.
-
-        Raises:
-            ExportError: A function reads it.
+        `inputs`: some samples, as `prepare` gives them. `ExportError` if a function reads it.
         """
         if callable(self.scores):
             raise ExportError(
@@ -178,11 +168,8 @@ class OnnxModel(Network):
             )
         ways = {layer: self.pooling.of(layer) for layer in layers}
         for layer in [each for each, way in ways.items() if callable(way)]:
-            few, place = inputs[np.arange(1)], self._locate([layer])
-            if (
-                self.pooling.is_by_layer
-                or self._run(few, [layer], place).layers[layer].values.ndim > 2
-            ):
+            read = self._run(inputs[np.arange(1)], [layer], self._locate([layer])).layers
+            if self.pooling.is_by_layer or read[layer].values.ndim > 2:
                 raise ExportError(
                     f"layer {layer!r} is pooled by a function of arrays, which cannot become a "
                     "graph: use 'mean', 'cls' or 'last'"
@@ -190,9 +177,6 @@ class OnnxModel(Network):
             ways[layer] = None  # it leaves one vector per sample as it is
         where = list(self.scores) if isinstance(self.scores, tuple) else self.scores
         return {"scores": where, "layers": ways}
-
-    def _find_roles(self) -> Roles:
-        return find_roles(self._graph, self.scores, self._name)
 
     def _locate(self, layers: Iterable[str]) -> dict[str, str]:
         """The tensors that are layers; `OUTPUT` itself for the scores."""
@@ -206,13 +190,12 @@ class OnnxModel(Network):
                 "OnnxModel(model).tensors lists them all, and 'input' and 'output' are layers too"
             )
         if INPUT in places and INPUT not in self.tensors:
-            given = input_layer(self._graph)
-            if given is None:
+            if self._graph.input_layer is None:
                 raise LayerError(
                     f"the layer 'input' needs a single input of numbers; {self._name} has "
-                    f"{', '.join(map(str, self._graph.inputs[:20]))}: choose tensors after them"
+                    f"{listed(self._graph.inputs)}: choose tensors after them"
                 )
-            places[INPUT] = given.name
+            places[INPUT] = self._graph.input_layer.name
         return places
 
     def _take(self, batch: Batch) -> tuple[Batch, Bools | None]:
@@ -227,18 +210,17 @@ class OnnxModel(Network):
         return batch, strange if strange.any() else None
 
     def _run(self, batch: Batch, layers: Sequence[str], places: Mapping[str, str]) -> Pass:
-        said, label = self._roles.scores, self._roles.label
-        outputs = [] if said else [each.name for each in self._graph.outputs]
-        needed = self._needed(places[layer] for layer in layers)
+        roles, function = self._roles, self.scores
+        outputs = [] if roles.scores else [each.name for each in self._graph.outputs]
+        inside = [places[each] for each in layers if places[each] in self._graph.makers]
+        needed = [*inside, *filter(None, (roles.scores, roles.label))]
+        tensors, optional = [*dict.fromkeys([*needed, *outputs])], set(outputs) - set(needed)
         feeds = feed(batch, self._graph)
-        tensors, optional = list(dict.fromkeys([*needed, *outputs])), set(outputs) - set(needed)
-        found = self._session.run_all(tensors, feeds, len(batch), optional) | feeds
-        if said:
-            scores = found[said]
+        found: dict[Any, Any] = self._session.run_all(tensors, feeds, len(batch), optional) | feeds
+        if callable(function):
+            scores = np.asarray(function({each: found[each] for each in outputs if each in found}))
         else:
-            given, function = {each: found[each] for each in outputs if each in found}, self.scores
-            assert callable(function)
-            scores = np.asarray(function(given))
+            scores = found[roles.scores]
         if len(scores) != len(batch):
             raise InputError(
                 f"scores= must give one row for each of {len(batch)} samples; got {scores.shape}"
@@ -251,28 +233,19 @@ class OnnxModel(Network):
                     f"{shown(layer)} of {self._name} is a sequence or a map, not a tensor: choose "
                     "the tensor that it is made from"
                 )
-            read[layer] = Read(values, features_last=not has_channels(self._graph, places[layer]))
-        return Pass(scores, read, self._codes(found[label], scores) if label else None)
-
-    def _needed(self, places: Iterable[str]) -> list[str]:
-        """The tensors to compute for layers, of which these are the places, and for the answer."""
-        inside = [each for each in places if each in self._graph.makers]
-        return [*inside, *(each for each in (self._roles.scores, self._roles.label) if each)]
+            read[layer] = Read(values, not self._graph.has_channels(places[layer]))
+        return Pass(scores, read, self._codes(found[roles.label], scores) if roles.label else None)
 
     def _codes(self, labels: Any, scores: Any) -> Ints | None:
         """The positions of predicted labels among the classes, of shape (n,)."""
-        classes = np.array(self._roles.classes)
-        said = np.asarray(labels)
-        if said.size != len(said):
+        classes, said = np.array(self._roles.classes), np.asarray(labels)
+        flat = said.astype(str).ravel() if said.dtype.kind == "O" else said.ravel()
+        codes = positions_of(flat, classes)
+        if len(flat) != len(said) or (codes == UNKNOWN).any():
             raise InputError(
-                f"{self._name} must predict one label per sample; got shape {said.shape}"
-            )
-        said = said.ravel()
-        codes = positions_of(said.astype(str) if said.dtype.kind == "O" else said, classes)
-        if (codes == UNKNOWN).any():
-            raise InputError(
-                f"{self._name} must predict one of its classes, {names(classes.tolist())}; got "
-                f"{shown(said[codes == UNKNOWN][0])}"
+                f"{self._name} must predict one of its classes, {names(classes.tolist())}, one "
+                f"label per sample; got shape {said.shape}, with "
+                f"{names(flat[codes == UNKNOWN].tolist(), 1)} as unknown labels"
             )
         return codes
 
@@ -288,50 +261,26 @@ def _by_input(batch: Batch, graph: Graph) -> list[tuple[Declared, NDArray[Any]]]
     return [(graph.inputs[0], batch)]
 
 
-def _as_declared(values: Any, declared: Declared, what: str) -> NDArray[Any]:
-    array = as_array(values, what) if declared.kind == TEXT else as_numbers(values, what)
-    # A converter declares each column of a table as (n, 1).
-    is_column = declared.shape is not None and len(declared.shape) == 2 and declared.shape[1] == 1
-    return array.reshape(-1, 1) if is_column and array.ndim == 1 else array
-
-
 def _cast(values: NDArray[Any], declared: Declared) -> NDArray[Any]:
+    """Values in the type of an input, if nothing but rounding is lost."""
     if declared.kind == TEXT:
-        return _as_text(values, declared)
-    dtype = _find_dtype(declared)
-    if declared.is_float:
-        with np.errstate(over="ignore"):  # what becomes infinite is marked
-            return np.ascontiguousarray(values, dtype=dtype)
-    with np.errstate(invalid="ignore"):
-        cast = values.astype(dtype)
-    # Compared as numbers: numpy would say that -1 equals what uint64 makes of it.
-    lost = (cast != values) | ((cast < 0) != (values < 0)) if dtype.kind in "iu" else cast != values
-    if lost.any():
-        raise RefusedError(
-            f"input {declared} takes {declared.kind}, and {shown(values[lost][0].item())} is no "
-            "such number"
-        )
-    return np.ascontiguousarray(cast)
-
-
-def _as_text(values: NDArray[Any], declared: Declared) -> NDArray[Any]:
-    strange = [each for each in values.ravel().tolist() if not isinstance(each, str)][:1]
+        cast, strange = values.astype(object), [v for v in values.flat if not isinstance(v, str)]
+    else:
+        dtype = np.dtype(np.sctypeDict.get(declared.kind, object))  # none for sequences and maps
+        if dtype.kind not in NUMERIC_KINDS:
+            raise InputError(
+                f"input {declared} takes neither numbers that numpy has nor text: export the model "
+                "with inputs of float32"
+            )
+        with np.errstate(over="ignore", invalid="ignore"):  # what becomes infinite is marked
+            cast = np.ascontiguousarray(values, dtype=dtype)
+        if declared.is_float:
+            return cast
+        # Compared as numbers: numpy would say that -1 equals what uint64 makes of it.
+        strange = values[(cast != values) | ((cast < 0) != (values < 0))].tolist()
     if strange:
         raise RefusedError(
-            f"input {declared} takes text; got {shown(strange[0], 60)} of type "
+            f"input {declared} takes {declared.kind}; got {shown(strange[0], 60)} of type "
             f"{type(strange[0]).__name__}"
         )
-    return values.astype(object)
-
-
-def _find_dtype(declared: Declared) -> np.dtype[Any]:
-    try:
-        dtype = np.dtype(declared.kind)
-    except TypeError:  # a sequence, a map
-        dtype = np.dtype(object)
-    if dtype.kind not in "fiub":
-        raise InputError(
-            f"input {declared} takes neither numbers that numpy has nor text: export the model "
-            "with inputs of float32"
-        )
-    return dtype
+    return cast

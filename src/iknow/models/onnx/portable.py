@@ -24,7 +24,7 @@ from iknow.models.model import Layer, Observation, check_layers, find_belief
 from iknow.models.numbers import as_pandas, is_sparse
 from iknow.models.onnx.file import read_bytes
 from iknow.models.onnx.model import OnnxModel
-from iknow.models.onnx.roles import TEXT, Roles
+from iknow.models.onnx.roles import TEXT
 
 
 def to_onnx(model: OnnxModel, layers: Sequence[str], inputs: Any) -> bytes:
@@ -37,14 +37,10 @@ def to_onnx(model: OnnxModel, layers: Sequence[str], inputs: Any) -> bytes:
 
 
 class PortableModel(OnnxModel):
-    """A classifier in the bytes of an ONNX file.
+    """A classifier in the bytes of an ONNX file, with the labels of its score columns.
 
     Args:
-        content: The bytes of the ONNX file.
-        classes: Labels of the score columns, of shape (n_classes,).
         columns: Names of the features, if they have names: a table is matched with them.
-        device: "cpu", "cuda", "cuda:1" or "mps". Default: the CPU.
-        name: What the file is called in errors.
         reading: How to read a file that is as its maker wrote it: "scores", as `OnnxModel` takes
             them, and "layers", how each is pooled by its name; None for a graph of our own.
     """
@@ -66,8 +62,10 @@ class PortableModel(OnnxModel):
             raise InputError(f"{name} must have an output {SCORES!r}; it has {names(outputs)}")
         own = [each.removeprefix(LAYER) for each in outputs if each.startswith(LAYER)]
         self.layer_names = tuple(own if reading is None else reading["layers"])
-        how = {"layers": None, "scores": SCORES} if reading is None else reading
+        how = reading or {"layers": None, "scores": SCORES}
         super().__init__(file, how["layers"], how["scores"], device, only=self.layer_names)
+        if reading is None and BELIEF in outputs:
+            self._roles = replace(self._roles, label=BELIEF)
 
     @property
     def classes(self) -> Labels | None:
@@ -95,31 +93,22 @@ class PortableModel(OnnxModel):
             return inputs.tocsr()
         if self.matches(inputs):
             inputs = as_pandas(inputs)[self._columns]
-        return super().prepare(self._by_name(inputs))
-
-    def _by_name(self, inputs: Any) -> Any:
-        """Inputs by the names that a graph with several of them has; others as they are."""
         given: Any = inputs.arrays if isinstance(inputs, Fields) else inputs
-        by_place = isinstance(given, Mapping) and all(str(each).isdigit() for each in given)
-        if by_place:
-            given = tuple(given.values())
+        ordered = self.inputs if self._columns is None else self._columns
+        if isinstance(given, Mapping) and given and all(str(each).isdigit() for each in given):
+            given = tuple(given.values()) if len(self.inputs) > 1 else next(iter(given.values()))
         if len(self.inputs) == 1:
-            return self._only_column(given[0] if by_place else given)
-        listed = self.inputs if self._columns is None else self._columns
-        if isinstance(given, tuple) and len(given) == len(self.inputs):
-            return dict(zip(self.inputs, given, strict=True))
-        if isinstance(given, (list, np.ndarray)) and set(listed) == set(self.inputs):
+            takes = self._graph.inputs[0]
+            flat = takes.kind == TEXT and takes.shape is not None and len(takes.shape) == 1
+            if flat and hasattr(given, "iloc") and given.ndim == 2 and given.shape[1] == 1:
+                given = given.iloc[:, 0]
+        elif isinstance(given, tuple) and len(given) == len(self.inputs):
+            given = dict(zip(self.inputs, given, strict=True))
+        elif isinstance(given, (list, np.ndarray)) and set(ordered) == set(self.inputs):
             rows = np.array(given, dtype=object) if isinstance(given, list) else given
-            if rows.ndim == 2 and rows.shape[1] == len(listed):
-                return {name: rows[:, j] for j, name in enumerate(listed)}
-        return given
-
-    def _only_column(self, given: Any) -> Any:
-        """The column of a table with a single one, if the graph takes texts of shape (n,)."""
-        only = self._graph.inputs[0]
-        is_table = hasattr(given, "iloc") and given.ndim == 2 and given.shape[1] == 1
-        flat = only.kind == TEXT and only.shape is not None and len(only.shape) == 1
-        return given.iloc[:, 0] if is_table and flat else given
+            if rows.ndim == 2 and rows.shape[1] == len(ordered):
+                given = {name: rows[:, j] for j, name in enumerate(ordered)}
+        return super().prepare(given)
 
     def layers(self, batch: Any) -> tuple[Layer, ...]:
         """Describe all layers that the graph gives; no `batch` is run."""
@@ -130,11 +119,6 @@ class PortableModel(OnnxModel):
 
     def reading(self, layers: Sequence[str], inputs: Any) -> Mapping[str, Any] | None:
         return self._reading
-
-    def _find_roles(self) -> Roles:
-        found = super()._find_roles()
-        believes = self._reading is None and any(e.name == BELIEF for e in self._graph.outputs)
-        return replace(found, label=BELIEF) if believes else found
 
     def _locate(self, layers: Iterable[str]) -> dict[str, str]:
         wanted = list(layers)
@@ -148,9 +132,9 @@ class PortableModel(OnnxModel):
             return super()._codes(labels, scores)
         if scores.ndim != 2 or scores.dtype.kind not in "fiu":
             return None  # which is refused later
-        codes, n_classes = np.asarray(labels), scores.shape[1]
+        codes, n_classes = np.asarray(labels).ravel(), scores.shape[1]
         answered = find_belief(scores) != NO_BELIEF
-        fits = codes.dtype.kind in "iu" and codes.size == len(scores)
-        if not fits or ((codes < 0) | (codes >= n_classes)).ravel()[answered].any():
+        fits = codes.dtype.kind in "iu" and len(codes) == len(scores)
+        if not fits or ((codes < 0) | (codes >= n_classes))[answered].any():
             raise InputError(f"{self._name} must give positions of {n_classes} classes as belief")
-        return np.where(answered, codes.ravel(), NO_BELIEF)
+        return np.where(answered, codes, NO_BELIEF)

@@ -14,9 +14,8 @@ inherit: a child makes a new session, and never ends the old one, as that would 
 A graph may be made for batches of one size: the last batch then repeats its last sample, and the
 result is cut. A graph with dynamic quantization rounds by the largest number in the whole batch:
 the other samples would decide how a sample is rounded, so it gets one sample at a time. Any other
-graph gets at most `AT_ONCE` samples. What is inside may be far larger than its inputs: magika turns
-2,048 bytes into 526,336 numbers. On the CPU larger batches are hardly faster: 100,000 rows through
-a small network take 0.10 s in batches of 64, 0.04 s in batches of 4,096.
+graph gets at most `AT_ONCE` samples, as what is inside may be far larger than its inputs: magika
+turns 2,048 bytes into 526,336 numbers. On the CPU larger batches are hardly faster.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 # As it is imported, onnxruntime would write an id of this machine into the user's cache, and report
@@ -40,6 +40,7 @@ from iknow.errors import InputError, LayerError, RefusedError
 from iknow.locking import Lock, unforked
 from iknow.models.inputs import LARGEST_BATCH
 from iknow.models.onnx.file import File
+from iknow.models.onnx.roles import listed
 
 CPU, CUDA, APPLE = "CPUExecutionProvider", "CUDAExecutionProvider", "CoreMLExecutionProvider"
 SILENT = 4  # what goes wrong is in the exceptions
@@ -49,12 +50,10 @@ SCALES_BY_BATCH = {"DynamicQuantizeLinear", "DynamicQuantizeMatMul", "DynamicQua
 
 
 class Session:
-    """The tensors of a model, computed on a device. Copies and pickles make a new session.
+    """The tensors of a model, computed on a device: "cpu", "cuda", "cuda:1", "mps", or None for
+    the CPU. Copies and pickles make a new session.
 
-    Args:
-        file: The model.
-        device: "cpu", "cuda", "cuda:1", "mps", or None for the CPU.
-        only: The only tensors that will be read: then onnxruntime may fuse nodes between them.
+    only: the only tensors that will be read: then onnxruntime may fuse nodes between them.
     """
 
     def __init__(
@@ -63,8 +62,8 @@ class Session:
         self.file, self.device, self.only = file, device, only
         self._provider = find_provider(device)
         self._lock = Lock()
-        outputs = frozenset(output.name for output in file.graph.outputs)
-        self._reads = outputs.union(only or ())
+        inside = [each for each in only or () if each in file.graph.makers]
+        self._reads = {*inside, *(output.name for output in file.graph.outputs)}
         self._session: Any = None
         _all.add(self)
 
@@ -72,59 +71,63 @@ class Session:
         return Session, (self.file, self.device, self.only)
 
     def run_all(
-        self,
-        tensors: Sequence[str],
-        feeds: Mapping[str, Any],
-        n: int,
-        optional: Collection[str] = (),
+        self, tensors: Sequence[str], feeds: Mapping[str, Any], n: int, optional: Collection[str]
     ) -> dict[str, Any]:
         """Tensors by name for n samples; optional ones without a row per sample are left out."""
         parts: dict[str, list[Any]] = {name: [] for name in tensors}
         for rows, n_new in self._batches(n):
             found = self.run(tensors, {name: values[rows] for name, values in feeds.items()})
             for name, values in zip(tensors, found, strict=True):
-                n_found = _count(values)
-                if n_found == len(rows):
+                has_rows = isinstance(values, list) or getattr(values, "ndim", 0) > 0
+                if has_rows and len(values) == len(rows):
                     parts[name].append(values[:n_new])
                 elif name not in optional:
-                    got = "no axes" if n_found is None else f"{n_found} rows"
+                    got = f"{len(values)} rows" if has_rows else "no axes"
                     raise LayerError(
                         f"{shown(name)} of {self.file.name} has {got} for {len(rows)} samples, and "
                         "must have one row for each: choose another tensor"
                     )
-        return {name: _join(each) for name, each in parts.items() if each}
+        return {
+            name: [*chain(*each)] if isinstance(each[0], list) else np.concatenate(each)
+            for name, each in parts.items()
+            if each
+        }
 
     def run(self, tensors: Sequence[str], feeds: Mapping[str, Any]) -> list[Any]:
         """Return these tensors, as arrays, for inputs by name."""
-        session = self._which_reads(frozenset(tensors))
+        with self._lock.held():
+            if self._session is None or not self._reads.issuperset(tensors):
+                self._reads.update(tensors)  # all that were read before stay outputs
+                with unforked():
+                    self._session = self._make(sorted(self._reads))
+            session = self._session
         try:
             found: list[Any] = session.run(list(tensors), dict(feeds))
         except Exception as error:  # onnxruntime's errors have no common base
             given = ", ".join(f"{k!r} {v.dtype} {v.shape}" for k, v in feeds.items())
             raise RefusedError(
-                f"{self.file.name} failed on {given}; it takes "
-                f"{', '.join(map(str, self.file.graph.inputs[:10]))}: {shown_name(error, 500)}"
+                f"{self.file.name} failed on {given}; it takes {listed(self.file.graph.inputs)}: "
+                f"{shown_name(error, 500)}"
             ) from error
         return found
 
     def _batches(self, n: int) -> Iterator[tuple[Ints, int]]:
         """The rows of each batch, and how many of them are new."""
-        size = find_batch_size(self.file)
+        inputs = self.file.graph.inputs
+        fixed = {each.shape[0] for each in inputs if each.shape} - {None}
+        size = next(iter(fixed), None)
+        if len(fixed) > 1 or (size is not None and size > LARGEST_BATCH):
+            raise InputError(
+                f"{self.file.name} must take any number of samples along the first axis of all "
+                f"inputs, or one up to {LARGEST_BATCH:,}; it takes {listed(inputs)}: export it "
+                "with a batch size that may vary"
+            )
         step = size or (AT_ONCE if self.device in (None, "cpu") else AT_ONCE_ELSEWHERE)
         if not SCALES_BY_BATCH.isdisjoint(self.file.graph.ops):
             step = 1
         for start in range(0, n, step):
             end = min(start + step, n)
             yield np.minimum(np.arange(start, start + (size or end - start)), end - 1), end - start
-
-    def _which_reads(self, tensors: frozenset[str]) -> Any:
-        """A session with these tensors among its outputs, and with all that were read before."""
-        with self._lock.held():
-            if self._session is None or not tensors <= self._reads:
-                self._reads |= tensors
-                with unforked():
-                    self._session = self._make(sorted(self._reads))
-            return self._session
 
     def _make(self, tensors: Sequence[str]) -> Any:
         options = onnxruntime.SessionOptions()
@@ -140,15 +143,10 @@ class Session:
         }
         for name, value in settings.items():
             options.add_session_config_entry(f"session.{name}", value)
-        # What a device lacks, the CPU computes.
-        providers = dict([self._provider, (CPU, {})]).items()
-        try:
-            made = onnxruntime.InferenceSession(
-                self.file.with_outputs(tensors),
-                options,
-                providers=list(providers),
-                enable_fallback=0,  # which prints, and tries again
-            )
+        providers = [*dict([self._provider, (CPU, {})]).items()]  # the CPU has what a device lacks
+        try:  # without its fallback, which prints, and tries again
+            content = self.file.with_outputs(tensors)
+            made = onnxruntime.InferenceSession(content, options, providers, enable_fallback=0)
         except Exception as error:  # onnxruntime's errors have no common base
             raise InputError(
                 f"onnxruntime {onnxruntime.__version__} cannot load {self.file.name}: "
@@ -178,36 +176,6 @@ def find_provider(device: str | None) -> tuple[str, dict[str, str]]:
         )
     # On the CPU and on a GPU a number must be the same to the last few places.
     return known[kind], {"device_id": number or "0", "use_tf32": "0"} if kind == "cuda" else {}
-
-
-def find_batch_size(file: File) -> int | None:
-    """The size of every batch that a graph takes; None for any."""
-    fixed = {each.shape[0] for each in file.graph.inputs if each.shape} - {None}
-    if len(fixed) > 1:
-        raise InputError(
-            f"the inputs of {file.name} must all have samples along their first axis; they are "
-            f"{', '.join(map(str, file.graph.inputs[:20]))}"
-        )
-    size = next(iter(fixed), None)
-    if size is not None and size > LARGEST_BATCH:
-        raise InputError(
-            f"{file.name} takes batches of {size:,} samples and no others: export it with a batch "
-            f"size that may vary, or one of at most {LARGEST_BATCH:,}"
-        )
-    return size
-
-
-def _count(values: Any) -> int | None:
-    """The number of rows of an array or a list; None if it has no rows."""
-    if isinstance(values, np.ndarray):
-        return len(values) if values.ndim else None
-    return len(values) if isinstance(values, list) else None
-
-
-def _join(parts: list[Any]) -> Any:
-    if isinstance(parts[0], np.ndarray):
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
-    return [each for part in parts for each in part]
 
 
 _all: weakref.WeakSet[Session] = weakref.WeakSet()
