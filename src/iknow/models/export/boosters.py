@@ -28,14 +28,13 @@ from typing import Any
 import numpy as np
 from onnx.helper import get_attribute_value
 
-from iknow.core.arrays import Floats, Floats32
+from iknow.core.arrays import Floats
 from iknow.errors import ExportError
 from iknow.models.export.graph import TEXT, Builder, Tensor
 from iknow.models.export.sklearn import Answer, Part
-from iknow.models.export.steps import find_codes
 from iknow.models.export.trees import NO_CHILD, Tree, find_leaves
 from iknow.models.numbers import is_sparse
-from iknow.models.trees import Booster
+from iknow.models.trees import OBJECTIVES, Booster
 
 
 def find_categories(part: Part, known: Sequence[Any], *, refuses: bool) -> Tensor:
@@ -57,20 +56,15 @@ def find_categories(part: Part, known: Sequence[Any], *, refuses: bool) -> Tenso
         if labels is None and column.kind == TEXT:
             raise ExportError("a column of text without categories cannot become numbers")
         if labels is not None:
-            codes = find_codes(b, column, labels)
-            if refuses:
-                b.refused.append(_is_unknown(b, column, codes, len(labels)))
-            table = np.append(np.arange(len(labels), dtype=np.float64), np.nan)
+            codes = b.codes(column, labels)
+            unknown = b.op("Equal", codes, len(labels))
+            if column.kind != TEXT:  # a gap is taken
+                unknown = b.op("And", unknown, b.op("Not", b.flat(b.op("IsNaN", column))))
+            b.refused += [unknown] if refuses else []
+            table = np.array([*range(len(labels)), np.nan])
             column = b.look_up(table[:, None], codes)
         found.append(column)
     return b.concat(found)
-
-
-def _is_unknown(b: Builder, column: Tensor, codes: Tensor, n: int) -> Tensor:
-    is_none = b.op("Equal", codes, n)
-    if column.kind == TEXT:
-        return is_none
-    return b.op("And", is_none, b.op("Not", b.flat(b.op("IsNaN", column))))  # a gap is taken
 
 
 def _cut_categories(b: Builder, x: Tensor, trees: Sequence[Tree], *, to_zero: bool) -> Tensor:
@@ -89,19 +83,17 @@ def _cut_categories(b: Builder, x: Tensor, trees: Sequence[Tree], *, to_zero: bo
     return b.where(is_category, whole, x)
 
 
-LOGISTIC = ("binary:logistic", "binary:logitraw")
-SOFTMAX = ("multi:softmax", "multi:softprob")
-
-
 def read_xgboost(part: Part) -> Answer:
     """An XGBClassifier, or xgboost's own Booster; what it takes for missing becomes NaN."""
     b, model = part.b, part.estimator
     booster = model.model if isinstance(model, Booster) else model.get_booster()
     learner = json.loads(booster.save_raw("json"))["learner"]
-    objective = learner["objective"]["name"]
-    if objective not in (*LOGISTIC, *SOFTMAX):
+    objective, grown = learner["objective"]["name"], learner["gradient_booster"]
+    if objective not in OBJECTIVES["xgboost"]:
         raise ExportError(f"xgboost with objective {objective!r} cannot become ONNX")
-    held, weights = _find_xgboost_trees(learner["gradient_booster"])
+    if grown["name"] == "gblinear":
+        raise ExportError("xgboost's gblinear cannot become ONNX: use booster='gbtree'")
+    held = grown.get("gbtree", grown)["model"]  # dart has it a level deeper
     stopped, ends = booster.attr("best_iteration"), held.get("iteration_indptr")
     n_trees = None if stopped is None or ends is None else int(ends[int(stopped) + 1])
     dumped = held["trees"][:n_trees]
@@ -118,26 +110,11 @@ def read_xgboost(part: Part) -> Answer:
         x = b.where(b.op("Equal", x, 0.0), np.nan, x)
     trees = [_as_xgboost_tree(each) for each in dumped]
     leaves = find_leaves(b, trees, _cut_categories(b, x, trees, to_zero=False), "<")
-    values = [
-        np.array(tree["split_conditions"], np.float32) * weight
-        for tree, weight in zip(dumped, weights, strict=False)
-    ]
-    total = leaves.add_up_by_class(values, held["tree_info"][:n_trees])
+    weights = np.array(grown.get("weight_drop", np.ones(len(held["trees"]))), np.float32)
+    pairs = zip(trees, weights, strict=False)
+    total = leaves.add_up([tree.threshold * w for tree, w in pairs], held["tree_info"][:n_trees])
     margin = b.op("Add", total, _start(learner, objective))
-    if margin.width == 1:
-        return Answer(b.both_columns(b.sigmoid(margin)), layers=leaves.layers)
-    return Answer(b.op("Softmax", margin, axis=1), layers=leaves.layers)
-
-
-def _find_xgboost_trees(gradient_booster: Mapping[str, Any]) -> tuple[Any, Floats32]:
-    """The trees, and what each counts."""
-    if gradient_booster["name"] == "gblinear":
-        raise ExportError("xgboost's gblinear cannot become ONNX: use booster='gbtree'")
-    if gradient_booster["name"] == "dart":
-        weights = np.array(gradient_booster["weight_drop"], np.float32)
-        return gradient_booster["gbtree"]["model"], weights
-    model = gradient_booster["model"]
-    return model, np.ones(len(model["trees"]), np.float32)
+    return Answer(b.chances(margin), layers=leaves.layers)
 
 
 def _as_xgboost_tree(tree: Mapping[str, Any]) -> Tree:
@@ -172,7 +149,7 @@ def _start(learner: Mapping[str, Any], objective: str) -> Floats:
     """The margins before the first tree, of shape (1, n_columns)."""
     said = json.loads(learner["learner_model_param"]["base_score"])
     base = np.atleast_1d(np.array(said, np.float32)).astype(np.float64)
-    start: Floats = np.log(base / (1 - base)) if objective in LOGISTIC else base
+    start: Floats = np.log(base / (1 - base)) if objective.startswith("binary:") else base
     return start[None]
 
 
@@ -186,7 +163,7 @@ def read_lightgbm(part: Part) -> Answer:
     b, model = part.b, part.estimator
     dump = (model.model if isinstance(model, Booster) else model.booster_).dump_model()
     objective, *settings = str(dump.get("objective", "")).split(" ")
-    if objective not in ("binary", "multiclass", "multiclassova"):
+    if objective not in OBJECTIVES["lightgbm"]:
         raise ExportError(f"lightgbm with objective {objective!r} cannot become ONNX")
     walked = [list(_walk(each["tree_structure"])) for each in dump["tree_info"]]
     if any("leaf_coeff" in node for tree in walked for node in tree):
@@ -198,14 +175,12 @@ def read_lightgbm(part: Part) -> Answer:
     leaves = find_leaves(b, trees, _views(b, x, trees))
     values = [[node.get("leaf_value", 0.0) for node in nodes] for nodes in walked]
     n = dump["num_tree_per_iteration"]
-    total = leaves.add_up_by_class(values, [i % n for i in range(len(trees))])
+    total = leaves.add_up(values, [i % n for i in range(len(trees))])
     is_forest = dump["average_output"]  # whose decision function is the sum nevertheless
     mean = b.op("Div", total, float(len(trees) // n)) if is_forest else total
-    if objective == "multiclass":
-        return Answer(b.op("Softmax", mean, axis=1), total, layers=leaves.layers)
     slopes = [float(each.partition(":")[2]) for each in settings if each.startswith("sigmoid:")]
-    chances = b.sigmoid(b.op("Mul", mean, slopes[0] if slopes else 1.0))
-    chances = b.both_columns(chances) if mean.width == 1 else chances
+    margin = b.op("Mul", mean, slopes[0]) if slopes else mean
+    chances = b.chances(margin, apart=objective == "multiclassova")
     return Answer(chances, total, layers=leaves.layers)
 
 
@@ -231,25 +206,24 @@ def _walk(root: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _as_lightgbm_tree(nodes: Sequence[Mapping[str, Any]], width: int) -> Tree:
     """A tree that looks at the three views of each column; width: the number of columns."""
-    kinds = [node.get("decision_type") for node in nodes]
-    if not {*kinds} <= {"<=", "==", None}:
+
+    def read(name: str, otherwise: Any) -> Any:
+        return np.array([node.get(name, otherwise) for node in nodes])
+
+    kinds = read("decision_type", "")
+    if not {*kinds.tolist()} <= {"<=", "==", ""}:
         raise ExportError("a tree of lightgbm splits in a way that is not known here")
-    views = {GAP: 0, NO_NUMBER: width, ZERO: 2 * width}
-    feature, threshold, sets = np.zeros(len(nodes), np.int64), np.zeros(len(nodes)), {}
-    for i, node in enumerate(nodes):
-        feature[i] = node.get("split_feature", 0)
-        if kinds[i] == "<=":
-            feature[i] += views[node["missing_type"]]
-            threshold[i] = node["threshold"]
-        elif kinds[i] == "==":
-            sets[i] = [int(each) for each in node["threshold"].split("||")]
+    compares, views = kinds == "<=", {GAP: 0, NO_NUMBER: width, ZERO: 2 * width}
+    view = [views[each] for each in read("missing_type", GAP).tolist()]
+    bounds = [node.get("threshold") for node in nodes]
+    sets = {int(i): [*map(int, bounds[i].split("||"))] for i in np.flatnonzero(kinds == "==")}
     return Tree(
-        feature,
-        threshold,
-        np.array([node.get("left", NO_CHILD) for node in nodes]),
-        np.array([node.get("right", NO_CHILD) for node in nodes]),
-        np.array([kinds[i] == "<=" and bool(node["default_left"]) for i, node in enumerate(nodes)]),
-        np.array([node.get("leaf_index", 0) for node in nodes]),
+        read("split_feature", 0) + np.where(compares, view, 0),
+        np.array([bounds[i] if compares[i] else 0.0 for i in range(len(nodes))]),
+        read("left", NO_CHILD),
+        read("right", NO_CHILD),
+        compares & read("default_left", False),
+        read("leaf_index", 0),
         sets,
     )
 
@@ -280,10 +254,7 @@ def read_catboost(part: Part) -> Answer:
     scale, bias = model.get_scale_and_bias()
     total = b.op("Mul", leaves.add_up(values), float(scale))
     margin = b.op("Add", total, np.atleast_2d(np.asarray(bias, np.float64)))
-    if loss == MULTICLASS:
-        return Answer(b.op("Softmax", margin, axis=1), layers=leaves.layers)
-    chances = b.sigmoid(margin)
-    return Answer(chances if loss == APART else b.both_columns(chances), layers=leaves.layers)
+    return Answer(b.chances(margin, apart=loss == APART), layers=leaves.layers)
 
 
 def _catboost_loss(model: Any) -> str:
