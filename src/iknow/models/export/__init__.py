@@ -62,8 +62,7 @@ def to_onnx(model: Model, layers: Sequence[str], inputs: Any) -> bytes:
 def as_portable(model: Model, layers: Sequence[str], inputs: Any) -> Model:
     """The exported model, to fit a classifier around it: then nothing is computed in another way.
 
-    model: such as `ec.model_`. layers: such as `ec.layers_`. inputs: some samples, in any form that
-    the model takes.
+    model, layers: such as `ec.model_`, `ec.layers_`. inputs: samples in any form the model takes.
     """
     some = model.prepare(inputs)
     content, reading = to_onnx(model, layers, some), find_reading(model, layers, some)
@@ -75,9 +74,8 @@ def as_portable(model: Model, layers: Sequence[str], inputs: Any) -> Model:
 
 def find_reading(model: Model, layers: Sequence[str], inputs: Any) -> Mapping[str, Any] | None:
     """How the file of a model that is ONNX already is read; None for a portable graph."""
-    found: Mapping[str, Any] | None = None
-    if hasattr(model, "reading"):
-        found = model.reading(layers, inputs)
+    read: Any = getattr(model, "reading", lambda *_: None)
+    found: Mapping[str, Any] | None = read(layers, inputs)
     return found
 
 

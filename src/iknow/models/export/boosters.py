@@ -28,7 +28,6 @@ from typing import Any
 import numpy as np
 from onnx.helper import get_attribute_value
 
-from iknow.core.arrays import Floats
 from iknow.errors import ExportError
 from iknow.models.export.graph import TEXT, Builder, Tensor
 from iknow.models.export.sklearn import Answer, Part
@@ -40,11 +39,8 @@ from iknow.models.trees import OBJECTIVES, Booster
 def find_categories(part: Part, known: Sequence[Any], *, refuses: bool) -> Tensor:
     """All columns as numbers in double precision, categories by their positions.
 
-    A label becomes its position in the list that the library learned, or in that of the data
-    frame's column if it learned none.
-
-    known: the labels of each column's categories, None for numbers; shorter if nothing is known of
-    the last ones. refuses: whether a label that is none of them is refused; else it is missing.
+    known: the labels that the library learned, by column, as far as it did; else the data frame's
+    own count. refuses: whether a label that is none of them is refused; else it is missing.
     """
     if isinstance(part.value, Tensor):
         return part.numbers
@@ -68,15 +64,11 @@ def find_categories(part: Part, known: Sequence[Any], *, refuses: bool) -> Tenso
 
 
 def _cut_categories(b: Builder, x: Tensor, trees: Sequence[Tree], *, to_zero: bool) -> Tensor:
-    """The columns, with whole numbers in those by whose categories trees split.
-
-    to_zero: whether -0.5 is cut to category 0; else it is none.
-    """
-    is_category = np.zeros((1, x.width or 0), dtype=bool)
-    for tree in trees:
-        is_category[0, tree.feature[list(tree.sets)]] = True
-    if not is_category.any():
+    """Columns that trees split by categories as whole numbers; to_zero: -0.5 as 0, else as -1."""
+    split = [tree.feature[i] for tree in trees for i in tree.sets]
+    if not split:
         return x
+    is_category = np.isin(np.arange(x.width or 0), split)[None]
     whole = b.op("Floor", x)
     if to_zero:
         whole = b.where(b.op("Less", x, 0.0), b.op("Ceil", x), whole)
@@ -113,8 +105,10 @@ def read_xgboost(part: Part) -> Answer:
     weights = np.array(grown.get("weight_drop", np.ones(len(held["trees"]))), np.float32)
     pairs = zip(trees, weights, strict=False)
     total = leaves.add_up([tree.threshold * w for tree, w in pairs], held["tree_info"][:n_trees])
-    margin = b.op("Add", total, _start(learner, objective))
-    return Answer(b.chances(margin), layers=leaves.layers)
+    said = json.loads(learner["learner_model_param"]["base_score"])
+    base = np.atleast_2d(np.array(said, np.float32)).astype(np.float64)
+    start = np.log(base / (1 - base)) if objective.startswith("binary:") else base
+    return Answer(b.chances(b.op("Add", total, start)), layers=leaves.layers)
 
 
 def _as_xgboost_tree(tree: Mapping[str, Any]) -> Tree:
@@ -145,19 +139,6 @@ def _xgboost_labels(model: Mapping[str, Any]) -> list[list[str] | None]:
     return found
 
 
-def _start(learner: Mapping[str, Any], objective: str) -> Floats:
-    """The margins before the first tree, of shape (1, n_columns)."""
-    said = json.loads(learner["learner_model_param"]["base_score"])
-    base = np.atleast_1d(np.array(said, np.float32)).astype(np.float64)
-    start: Floats = np.log(base / (1 - base)) if objective.startswith("binary:") else base
-    return start[None]
-
-
-GAP, NO_NUMBER, ZERO = "NaN", "None", "Zero"
-"""What lightgbm may take for missing."""
-NEAR_ZERO = float(np.float32(1e-35))  # its own bound for 0
-
-
 def read_lightgbm(part: Part) -> Answer:
     """An LGBMClassifier, or lightgbm's own Booster."""
     b, model = part.b, part.estimator
@@ -168,7 +149,10 @@ def read_lightgbm(part: Part) -> Answer:
     walked = [list(_walk(each["tree_structure"])) for each in dump["tree_info"]]
     if any("leaf_coeff" in node for tree in walked for node in tree):
         raise ExportError("lightgbm's linear trees cannot become ONNX: use linear_tree=False")
-    x = find_categories(part, _lightgbm_labels(part, dump), refuses=False)
+    learned = iter(dump["pandas_categorical"] or [])  # in the order in which lightgbm saw them
+    kinds = getattr(part.sample, "dtypes", ())
+    labels = [next(learned, None) if hasattr(each, "categories") else None for each in kinds]
+    x = find_categories(part, labels, refuses=False)
     if isinstance(part.sample, np.ndarray) and part.sample.dtype.kind not in "f":
         x = b.cast(b.cast(x, "float32"), "float64")  # as lightgbm does with whole numbers
     trees = [_as_lightgbm_tree(nodes, x.width or 0) for nodes in walked]
@@ -182,14 +166,6 @@ def read_lightgbm(part: Part) -> Answer:
     margin = b.op("Mul", mean, slopes[0]) if slopes else mean
     chances = b.chances(margin, apart=objective == "multiclassova")
     return Answer(chances, total, layers=leaves.layers)
-
-
-def _lightgbm_labels(part: Part, dump: Mapping[str, Any]) -> list[Any]:
-    """The labels of each column's categories, in the order in which lightgbm saw them."""
-    if not hasattr(part.sample, "dtypes"):
-        return []
-    learned = iter(dump["pandas_categorical"] or [])
-    return [next(learned, None) if hasattr(d, "categories") else None for d in part.sample.dtypes]
 
 
 def _walk(root: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -213,8 +189,8 @@ def _as_lightgbm_tree(nodes: Sequence[Mapping[str, Any]], width: int) -> Tree:
     kinds = read("decision_type", "")
     if not {*kinds.tolist()} <= {"<=", "==", ""}:
         raise ExportError("a tree of lightgbm splits in a way that is not known here")
-    compares, views = kinds == "<=", {GAP: 0, NO_NUMBER: width, ZERO: 2 * width}
-    view = [views[each] for each in read("missing_type", GAP).tolist()]
+    compares, views = kinds == "<=", {"NaN": 0, "None": width, "Zero": 2 * width}
+    view = [views[each] for each in read("missing_type", "NaN").tolist()]  # by what is missing
     bounds = [node.get("threshold") for node in nodes]
     sets = {int(i): [*map(int, bounds[i].split("||"))] for i in np.flatnonzero(kinds == "==")}
     return Tree(
@@ -231,20 +207,29 @@ def _as_lightgbm_tree(nodes: Sequence[Mapping[str, Any]], width: int) -> Tree:
 def _views(b: Builder, x: Tensor, trees: Sequence[Tree]) -> Tensor:
     """Each column thrice: as it is, with 0 for NaN, and with NaN for 0."""
     zero_for_gap = b.where(b.op("IsNaN", x), 0.0, x)
-    near = b.op("LessOrEqual", b.op("Abs", zero_for_gap), NEAR_ZERO)
+    near = b.op("LessOrEqual", b.op("Abs", zero_for_gap), float(np.float32(1e-35)))  # its own bound
     gap_for_zero = b.where(near, np.nan, zero_for_gap)
     return b.concat([_cut_categories(b, x, trees, to_zero=True), zero_for_gap, gap_for_zero])
 
 
-BINARY, MULTICLASS, APART = ("Logloss", "CrossEntropy"), "MultiClass", "MultiClassOneVsAll"
-"""catboost's losses by what they make of the sums."""
+APART = "MultiClassOneVsAll"
+LOSSES = ("Logloss", "CrossEntropy", "MultiClass", APART)
 
 
 def read_catboost(part: Part) -> Answer:
     """A CatBoostClassifier, or catboost's own CatBoost."""
     b = part.b
     model = part.estimator.model if isinstance(part.estimator, Booster) else part.estimator
-    loss = _catboost_loss(model)
+    described = str(model.get_all_params().get("loss_function", ""))
+    loss = described.partition(":")[0]
+    if loss not in LOSSES:
+        raise ExportError(f"catboost with loss_function={described!r} cannot become ONNX")
+    threshold = None if loss.startswith("Multi") else model.get_probability_threshold()
+    if threshold not in (None, 0.5):
+        raise ExportError(
+            f"catboost with a probability threshold of {threshold} cannot become ONNX: set it back "
+            "by set_probability_threshold(0.5)"
+        )
     trees = _find_catboost_trees(model)
     leaves = find_leaves(b, trees, b.cast(part.numbers, "float32"))
     n_leaves = model.get_tree_leaf_counts()
@@ -257,21 +242,8 @@ def read_catboost(part: Part) -> Answer:
     return Answer(b.chances(margin, apart=loss == APART), layers=leaves.layers)
 
 
-def _catboost_loss(model: Any) -> str:
-    described = str(model.get_all_params().get("loss_function", ""))
-    loss = described.partition(":")[0]
-    if loss not in (*BINARY, MULTICLASS, APART):
-        raise ExportError(f"catboost with loss_function={described!r} cannot become ONNX")
-    threshold = model.get_probability_threshold() if loss in BINARY else 0.5
-    if threshold not in (None, 0.5):
-        raise ExportError(
-            f"catboost with a probability threshold of {threshold} cannot become ONNX: set it back "
-            "by set_probability_threshold(0.5)"
-        )
-    return loss
-
-
 def _find_catboost_trees(model: Any) -> list[Tree]:
+    """Its trees, whose nodes are listed level by level."""
     from catboost.utils import convert_to_onnx_object
 
     try:
@@ -284,18 +256,16 @@ def _find_catboost_trees(model: Any) -> list[Tree]:
     held = {each.name: np.array(get_attribute_value(each)) for each in node.attribute}
     if others := {*held["nodes_modes"].tolist()} - {b"LEAF", b"BRANCH_GT"}:
         raise ExportError(f"catboost wrote nodes of an unknown kind, {others}")
-    owners = held["nodes_treeids"]
-    return [_as_catboost_tree(held, owners == i) for i in range(int(owners.max()) + 1)]
-
-
-def _as_catboost_tree(held: Mapping[str, Any], own: Any) -> Tree:
-    """A tree whose nodes are listed level by level."""
-    is_leaf = held["nodes_modes"][own] == b"LEAF"
-    return Tree(
-        held["nodes_featureids"][own],
-        held["nodes_values"][own].astype(np.float32),
-        np.where(is_leaf, NO_CHILD, held["nodes_falsenodeids"][own]),
-        np.where(is_leaf, NO_CHILD, held["nodes_truenodeids"][own]),
-        held["nodes_missing_value_tracks_true"][own] == 0,
-        np.arange(len(is_leaf)) - int((~is_leaf).sum()),
+    owners, is_leaf = held["nodes_treeids"], held["nodes_modes"] == b"LEAF"
+    columns = (
+        held["nodes_featureids"],
+        held["nodes_values"].astype(np.float32),
+        np.where(is_leaf, NO_CHILD, held["nodes_falsenodeids"]),
+        np.where(is_leaf, NO_CHILD, held["nodes_truenodeids"]),
+        held["nodes_missing_value_tracks_true"] == 0,
     )
+    found = []
+    for own in (owners == i for i in range(int(owners.max()) + 1)):
+        numbers = np.arange(own.sum()) - (own & ~is_leaf).sum()
+        found.append(Tree(*(each[own] for each in columns), numbers))
+    return found

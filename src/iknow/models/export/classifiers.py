@@ -33,8 +33,6 @@ def read_linear(part: Part) -> Answer:
     decision = b.linear(part.numbers, np.atleast_2d(model.coef_).T, model.intercept_)
     if hasattr(model, "predict_proba"):
         loss = getattr(model, "loss", None)
-        if loss not in (None, "log_loss", "modified_huber"):
-            raise ExportError(f"SGDClassifier with the probabilities of {loss!r} is not known here")
         options = (getattr(model, "multi_class", None), getattr(model, "solver", None))
         apart = loss is not None or "ovr" in options or "liblinear" in options
         if loss == "modified_huber":  # (clip(decision, -1, 1) + 1) / 2
@@ -197,8 +195,7 @@ def _read_curves(part: Part, member: Any) -> Tensor:
     said = answer.decision if hasattr(inner, "decision_function") else answer.chances
     if said is None:
         raise ExportError(f"{type(inner).__name__} inside a calibration gives no numbers as ONNX")
-    last = (said.width or 1) - 1
-    columns = [last] if n == 2 else range(n)
+    columns = [(said.width or 1) - 1] if n == 2 else range(n)
     curves = [
         _curve(b, b.columns(said, [i]), curve)
         for i, curve in zip(columns, member.calibrators, strict=True)

@@ -27,10 +27,9 @@ from iknow.models.onnx.session import Session
 CLOSE = 1e-4  # of the largest number: far above single precision, far below a wrong formula
 X = "X"
 LOCALE = "C.UTF-8"  # lower case without a language that a machine may lack
+# What scikit-learn takes for words unless told, and the same for onnxruntime's expressions; the
+# converter would take the letters of English alone.
 WORDS, SAME_WORDS = r"(?u)\b\w\w+\b", r"[\p{L}\p{N}_]{2,}"
-"""What scikit-learn takes for words unless told, and the same for onnxruntime's expressions; the
-converter would take the letters of English alone.
-"""
 
 
 def convert_transformer(part: Part) -> Tensor:
@@ -67,10 +66,7 @@ def convert_classifier(part: Part) -> Answer:
 
 
 def _convert(part: Part, options: dict[str, Any], expected: list[NDArray[Any]]) -> list[Tensor]:
-    """The first outputs of the graph that skl2onnx makes; numbers are in double precision.
-
-    expected: what the part itself says about its sample.
-    """
+    """The first outputs of skl2onnx's graph, in double precision, if they are as expected."""
     b, x, values = part.b, part.tensor, _as_array(part.sample)
     kinds = [x.kind] if x.kind == TEXT else ["float64", "float32"]
     if values.dtype == np.float32:  # in which scikit-learn computes then
@@ -87,7 +83,7 @@ def _convert(part: Part, options: dict[str, Any], expected: list[NDArray[Any]]) 
         except Exception as error:  # the package raises errors of all kinds
             reason = f"{type(error).__name__}: {error}"
         if reason is None:
-            joined = b.join(model, {X: b.cast(x, kind)})
+            joined = b.join(model, b.cast(x, kind))
             outputs = zip(names, pairs, strict=True)
             return [_as_declared(b, joined[name], *pair) for name, pair in outputs]
     raise ExportError(
@@ -98,10 +94,7 @@ def _convert(part: Part, options: dict[str, Any], expected: list[NDArray[Any]]) 
 
 
 def _ask_skl2onnx(estimator: Any, kind: str, width: int | None, options: dict[str, Any]) -> Any:
-    """The graph of one estimator as an onnx.ModelProto.
-
-    kind, width: of the graph's only input. options: what skl2onnx is told, where it knows them.
-    """
+    """The graph of an estimator as an onnx.ModelProto; options are told if skl2onnx knows them."""
     try:
         with unforked():
             import skl2onnx

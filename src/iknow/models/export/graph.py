@@ -88,19 +88,19 @@ class Builder:
     def cast(self, tensor: Tensor, kind: str) -> Tensor:
         if tensor.kind == kind:
             return tensor
-        return self.op("Cast", tensor, kind=kind, to=_element(kind))
+        element = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+        return self.op("Cast", tensor, kind=kind, to=element)
 
     def concat(self, tensors: Sequence[Tensor]) -> Tensor:
         """Return tensors side by side; all have the same kind."""
-        if len(tensors) == 1:
-            return tensors[0]
-        width = sum(each.width or 0 for each in tensors)
-        return self.op("Concat", *tensors, width=width, axis=1)
+        kept = [each for each in tensors if each.width]
+        if not kept:
+            raise ExportError("a step leaves no column, and nothing can follow: leave it out")
+        width = sum(each.width or 0 for each in kept)
+        return kept[0] if len(kept) == 1 else self.op("Concat", *kept, width=width, axis=1)
 
     def mean(self, tensors: Sequence[Tensor], weight: float) -> Tensor:
-        """Return the sum of tensors divided by their weight: first added up, as scikit-learn does,
-        so that ties stay ties.
-        """
+        """Return the sum divided by a weight: scikit-learn adds up first, so ties are the same."""
         total = tensors[0] if len(tensors) == 1 else self.op("Sum", *tensors)
         return self.op("Div", total, float(weight))
 
@@ -157,19 +157,15 @@ class Builder:
         return self.answer(self.op("Pad", self.cast(same, "float64"), *half, width=n + 1))
 
     def answer(self, decision: Tensor, bound: float = 0.0) -> Tensor:
-        """Return the position of the highest column, the first of equals, of shape (n,).
-
-        Of one column: 1 above a bound, else 0.
-        """
+        """The position of the highest column, the first of equals; of one, if above a bound"""
         if decision.width == 1:
             return self.cast(self.flat(self.op("Greater", decision, bound)), "int64")
         return self.op("ArgMax", decision, kind="int64", width=None, axis=1, keepdims=0)
 
     def chances(self, margin: Tensor, *, apart: bool = False) -> Tensor:
-        """Return the probabilities of margins, of shape (n, n_classes).
+        """Return the probabilities of margins; one column is for the second of two classes.
 
-        One column is that of the second of two classes. apart: whether each column has a
-        probability of its own, whatever the others are.
+        apart: whether each column has a probability of its own, whatever the others are.
         """
         if margin.width == 1:
             return self.both_columns(self.sigmoid(margin))
@@ -199,12 +195,12 @@ class Builder:
         filled = self.where(is_zero, 1.0, chances)
         return self.op("Div", filled, self.reduce("ReduceSum", filled))
 
-    def join(self, model: ModelProto, feeds: Mapping[str, Tensor]) -> dict[str, str]:
-        """Take in a model fed by tensors; return the new names of its outputs by their old ones."""
+    def join(self, model: ModelProto, x: Tensor) -> dict[str, str]:
+        """Take in a model of one input; return the new names of its outputs by their old ones."""
         prefix = f"{self._new()}/"
         found: ModelProto = compose.add_prefix(model, prefix)
-        for name, tensor in feeds.items():
-            self._nodes.append(helper.make_node("Identity", [tensor.name], [prefix + name]))
+        entrance = found.graph.input[0].name
+        self._nodes.append(helper.make_node("Identity", [x.name], [entrance]))
         self._nodes.extend(found.graph.node)
         self._weights.extend(found.graph.initializer)
         self._functions.extend(found.functions)
@@ -260,9 +256,6 @@ def _as_array(given: Any, kind: str) -> Any:
 
 
 def _declared(tensor: Tensor) -> Any:
+    element = helper.np_dtype_to_tensor_dtype(np.dtype(tensor.kind))
     shape: list[str | int | None] = ["n"] if tensor.width is None else ["n", tensor.width]
-    return helper.make_tensor_value_info(tensor.name, _element(tensor.kind), shape)
-
-
-def _element(kind: str) -> int:
-    return helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+    return helper.make_tensor_value_info(tensor.name, element, shape)

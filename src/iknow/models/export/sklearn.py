@@ -48,8 +48,7 @@ TRANSFORMERS = {
     "steps.read_tfidf": "TfidfVectorizer",
     "steps.weigh": "TfidfTransformer",
     "steps.impute": "SimpleImputer",
-    "steps.scale": "StandardScaler MinMaxScaler MaxAbsScaler RobustScaler",
-    "steps.binarize": "Binarizer",
+    "steps.scale": "StandardScaler MinMaxScaler MaxAbsScaler RobustScaler Binarizer",
 }
 CLASSIFIERS = {
     "steps.end_pipeline": "Pipeline",
@@ -172,14 +171,7 @@ def follow(part: Part, steps: Iterable[Any]) -> Part:
 
 
 def to_onnx(adapter: SklearnModel, layers: Sequence[str], inputs: Any) -> bytes:
-    """The ONNX file of a scikit-learn model; see `iknow.models.export`.
-
-    Examples:
-        >>> import onnx
-        >>> graph = onnx.load_from_string(to_onnx(SklearnModel(trained), ["input"], X)).graph
-        >>> [output.name for output in graph.output]
-        ['scores', 'layer:input', 'belief']
-    """
+    """The ONNX file of a scikit-learn model; see `iknow.models.export`."""
     b, batch = Builder(), adapter.prepare(inputs)
     few = take_rows(batch, slice(0, MOST_EXAMPLES))
     said = adapter.observe(few, layers).belief != NO_BELIEF
@@ -222,13 +214,10 @@ def _scores(adapter: SklearnModel, b: Builder, answer: Answer) -> tuple[Tensor, 
     """The scores as the adapter gives them, and the belief if it need not be the highest."""
     if answer.chances is not None:
         return answer.chances, answer.belief
-    if answer.belief is None:
-        raise ExportError(f"{type(adapter.final).__name__} gives no answer as ONNX")
+    assert answer.belief is not None  # or there would be chances
     n, decision = len(adapter.classes), answer.decision
-    if decision is not None and decision.width == 1:
-        return b.both_signs(decision), answer.belief
-    if decision is not None and decision.width == n:
-        return decision, answer.belief
+    if decision is not None and decision.width in (1, n):
+        return b.both_signs(decision) if decision.width == 1 else decision, answer.belief
     return b.look_up(np.eye(n), answer.belief), None
 
 
@@ -288,10 +277,7 @@ def _kind_of(values: Any) -> str | None:
 
 
 def _refuse(part: Part, alike: bool) -> None:
-    """Refuse strange values in the columns of numbers in which a part refuses them.
-
-    alike: whether it treats all columns alike, so that asking about all of them at once is enough.
-    """
+    """Refuse strange numbers in columns where a part does; alike: asking about all is enough."""
     b, is_table = part.b, isinstance(part.value, Tensor)
     tensors = [part.tensor] * (part.tensor.width or 0) if is_table else part.columns
     columns = np.flatnonzero([each.kind != TEXT for each in tensors])
@@ -301,10 +287,7 @@ def _refuse(part: Part, alike: bool) -> None:
             continue
         found = [] if alike else [i for i in columns if _refuses(part.estimator, row, [i], strange)]
         which = np.array(found or columns)
-        if not is_table:
-            x = b.concat([tensors[i] for i in which])
-        else:
-            x = part.tensor if len(which) == len(tensors) else b.columns(part.tensor, which)
+        x = b.columns(part.tensor, which) if is_table else b.concat([tensors[i] for i in which])
         if strange == LARGE:
             size = b.op("Abs", x)
             met = b.op("And", b.op("GreaterOrEqual", size, TOO_LARGE), b.op("Less", size, np.inf))

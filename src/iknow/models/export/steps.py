@@ -1,12 +1,11 @@
-"""Steps: pipelines, columns side by side, encoders, imputers, scalers, powers.
+"""Steps: pipelines, columns side by side, encoders, imputers, scalers.
 
 A category is found by comparing with each known one. Text is looked up in a list; numbers are
 compared in double precision. What is unknown to an encoder that refuses unknown categories makes a
 sample refused (`Builder.refused`).
 
 A scaler works in the precision of its input: a table in single precision is rounded to it after
-each operation. A learned number in double precision makes that one operation double. Powers and
-products are in double precision.
+each operation. A learned number in double precision makes that one operation double.
 
 Words are counted by a graph of skl2onnx, and weighed here in double precision. Its own weights are
 single precision, so a copy of a training text would no longer lie at distance 0 from it. Counts are
@@ -62,7 +61,7 @@ def _join(part: Part, inner: Mapping[str, Part]) -> Tensor:
     for name, each in inner.items():
         made = replace(each, value=transform(each)).numbers
         found.append(part.b.op("Mul", made, float(weights[name])) if name in weights else made)
-    return _side_by_side(part, found)
+    return part.b.concat(found)
 
 
 def call_function(part: Part) -> Value:
@@ -92,13 +91,6 @@ def select(part: Part, which: Any, is_one: bool = False) -> Part:
     return replace(part, value=value, sample=rows)
 
 
-def _side_by_side(part: Part, found: list[Tensor]) -> Tensor:
-    kept = [each for each in found if each.width]
-    if not kept:
-        raise ExportError(f"{type(part.estimator).__name__} leaves no column")
-    return part.b.concat(kept)
-
-
 def encode_one_hot(part: Part) -> Tensor:
     """A column for each category of each input column; those that are rare share the last one."""
     encoder, found = part.estimator, []
@@ -115,7 +107,7 @@ def encode_one_hot(part: Part) -> Tensor:
         if encoder.drop_idx_ is not None and encoder.drop_idx_[i] is not None:
             table = np.delete(table, int(encoder.drop_idx_[i]), axis=1)
         found.append(part.b.look_up(table, codes))
-    return _side_by_side(part, found)
+    return part.b.concat(found)
 
 
 def encode_ordinal(part: Part) -> Tensor:
@@ -199,19 +191,23 @@ SCALERS = {
     "MinMaxScaler": (("Mul", "scale_", ""), ("Add", "min_", "")),
     "MaxAbsScaler": (("Div", "scale_", ""),),
     "RobustScaler": (("Sub", "center_", "with_centering"), ("Div", "scale_", "with_scaling")),
+    "Binarizer": (("Greater", "threshold", ""),),
 }
 """What scalers do: an operation, the numbers they learned, and the option that switches it."""
+ROUNDED = ("StandardScaler", "Binarizer")  # whose numbers are rounded to their input's precision
 
 
 def scale(part: Part) -> Tensor:
-    """One of the `SCALERS`; the standard one rounds what it learned to its input's precision."""
-    b, scaler, x = part.b, part.estimator, _entering(part)
+    """One of the `SCALERS`."""
+    b, scaler, x = part.b, part.estimator, part.numbers
+    if not is_sparse(part.sample) and np.asarray(part.sample).dtype == np.float32:
+        x = b.cast(x, "float32")
     kind = type(scaler).__name__
     for op, learned, switch in SCALERS[kind]:
         if switch and not getattr(scaler, switch):
             continue
         by = np.atleast_1d(np.asarray(getattr(scaler, learned)))
-        by = by.astype(x.kind) if kind == "StandardScaler" else by
+        by = by.astype(x.kind) if kind in ROUNDED else by
         if op == "Div" and is_sparse(part.sample):  # for which scikit-learn multiplies
             op, by = "Mul", 1 / by
         wide = "float32" if by.dtype == x.kind == "float32" else "float64"
@@ -219,15 +215,3 @@ def scale(part: Part) -> Tensor:
     if getattr(scaler, "clip", False):
         x = b.op("Clip", x, *map(float, getattr(scaler, "feature_range", (-1, 1))))
     return b.cast(x, "float64")
-
-
-def binarize(part: Part) -> Tensor:
-    """A Binarizer: 1 above the threshold, 0 on it."""
-    above = part.b.op("Greater", _entering(part), float(part.estimator.threshold))
-    return part.b.cast(above, "float64")
-
-
-def _entering(part: Part) -> Tensor:
-    """The input in the precision that scikit-learn keeps."""
-    is_single = not is_sparse(part.sample) and np.asarray(part.sample).dtype == np.float32
-    return part.b.cast(part.numbers, "float32") if is_single else part.numbers

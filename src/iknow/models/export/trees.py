@@ -14,7 +14,7 @@ threshold falls into the same leaf as in the library.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -38,8 +38,7 @@ SUM, AS_IT_IS = 1, 0  # and for what is made of the leaves
 class Tree:
     """A tree of n nodes, each of whose arrays has shape (n,); node 0 is the root.
 
-    sets: the categories that go to the left, by the nodes that split by them. Their columns hold
-    whole numbers.
+    sets: by node the categories that go to the left; their columns hold whole numbers.
     """
 
     feature: NDArray[Any]  # the column that a node looks at
@@ -58,15 +57,11 @@ class Tree:
 
 @dataclass(frozen=True, eq=False)
 class Leaves:
-    """The leaves that samples fall into.
-
-    found: the leaf of each tree as its position among all leaves of all trees, of shape
-    (n, n_trees).
-    """
+    """The leaves that samples fall into."""
 
     b: Builder
     trees: Sequence[Tree]
-    found: Tensor
+    found: Tensor  # positions among all leaves of all trees, of shape (n, n_trees)
 
     @property
     def layers(self) -> dict[str, Tensor]:
@@ -172,9 +167,6 @@ def read_forest(part: Part) -> Answer:
     return Answer(part.b.mean([total], len(members)), layers=leaves.layers)
 
 
-LEAST = np.nextafter(0.0, -1.0)  # the largest number below 0
-
-
 def read_gradient_boosting(part: Part) -> Answer:
     """A GradientBoostingClassifier, whose trees add up to raw predictions.
 
@@ -194,7 +186,8 @@ def read_gradient_boosting(part: Part) -> Answer:
     start = np.asarray(boosted._raw_predict_init(part.sample), np.float64)[:1]
     raw = b.op("Add", leaves.add_up(held, [*range(n_columns)] * n_rounds), start)
     chances = b.chances(b.op("Mul", raw, 2.0) if boosted.loss == "exponential" else raw)
-    return Answer(chances, raw, b.answer(raw, LEAST), leaves.layers)
+    belief = b.answer(raw, np.nextafter(0.0, -1.0))  # above the largest number below 0
+    return Answer(chances, raw, belief, leaves.layers)
 
 
 def read_histograms(part: Part) -> Answer:
@@ -203,25 +196,19 @@ def read_histograms(part: Part) -> Answer:
     Categories come first, as their positions among those that were seen; a split sends a set of
     them to the left, and one that was never seen is missing.
     """
-    b, boosted = part.b, part.estimator
+    b, boosted, x = part.b, part.estimator, part.value
+    if boosted._preprocessor is not None:
+        is_category = np.asarray(boosted.is_categorical_)
+        encoder = boosted._preprocessor.named_transformers_["encoder"]
+        codes = encode_ordinal(select(part, np.flatnonzero(is_category)).of(encoder))
+        others = np.flatnonzero(~is_category)
+        x = b.concat([codes, *([select(part, others).numbers] if len(others) else [])])
     members = [member for each in boosted._predictors for member in each]
-    leaves = find_leaves(b, [_as_tree(member) for member in members], _entering(part))
+    leaves = find_leaves(b, [_as_tree(each) for each in members], replace(part, value=x).numbers)
     owners = [k for each in boosted._predictors for k in range(len(each))]
     total = leaves.add_up([member.nodes["value"] for member in members], owners)
     raw = b.op("Add", total, np.asarray(boosted._baseline_prediction, np.float64).reshape(1, -1))
     return Answer(b.chances(raw), raw, b.answer(raw))
-
-
-def _entering(part: Part) -> Tensor:
-    boosted = part.estimator
-    if boosted._preprocessor is None:
-        return part.numbers
-    is_category = np.asarray(boosted.is_categorical_)
-    encoder = boosted._preprocessor.named_transformers_["encoder"]
-    found = [encode_ordinal(select(part, np.flatnonzero(is_category)).of(encoder))]
-    if not is_category.all():
-        found.append(select(part, np.flatnonzero(~is_category)).numbers)
-    return part.b.concat(found)
 
 
 def _as_tree(predictor: Any) -> Tree:
