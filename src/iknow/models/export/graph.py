@@ -157,7 +157,7 @@ class Builder:
         return self.answer(self.op("Pad", self.cast(same, "float64"), *half, width=n + 1))
 
     def answer(self, decision: Tensor, bound: float = 0.0) -> Tensor:
-        """The position of the highest column, the first of equals; of one, if above a bound"""
+        """The position of the highest column, the first of equals; of one, if above a bound."""
         if decision.width == 1:
             return self.cast(self.flat(self.op("Greater", decision, bound)), "int64")
         return self.op("ArgMax", decision, kind="int64", width=None, axis=1, keepdims=0)
