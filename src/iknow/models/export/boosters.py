@@ -53,12 +53,12 @@ def find_categories(part: Part, known: Sequence[Any], *, refuses: bool) -> Tenso
             raise ExportError("a column of text without categories cannot become numbers")
         if labels is not None:
             codes = b.codes(column, labels)
-            unknown = b.op("Equal", codes, len(labels))
-            if column.kind != TEXT:  # a gap is taken
-                unknown = b.op("And", unknown, b.op("Not", b.flat(b.op("IsNaN", column))))
-            b.refused += [unknown] if refuses else []
-            table = np.array([*range(len(labels)), np.nan])
-            column = b.look_up(table[:, None], codes)
+            if refuses:
+                unknown = b.op("Equal", codes, len(labels))
+                if column.kind != TEXT:  # a gap is taken
+                    unknown = b.op("And", unknown, b.op("Not", b.flat(b.op("IsNaN", column))))
+                b.refused.append(unknown)
+            column = b.look_up(np.array([*range(len(labels)), np.nan])[:, None], codes)
         found.append(column)
     return b.concat(found)
 
