@@ -191,7 +191,7 @@ def _as_lightgbm_tree(nodes: Sequence[Mapping[str, Any]], width: int) -> Tree:
         raise ExportError("a tree of lightgbm splits in a way that is not known here")
     compares, views = kinds == "<=", {"NaN": 0, "None": width, "Zero": 2 * width}
     view = [views[each] for each in read("missing_type", "NaN").tolist()]  # by what is missing
-    bounds = [node.get("threshold") for node in nodes]
+    bounds: list[Any] = [node.get("threshold") for node in nodes]
     sets = {int(i): [*map(int, bounds[i].split("||"))] for i in np.flatnonzero(kinds == "==")}
     return Tree(
         read("split_feature", 0) + np.where(compares, view, 0),
@@ -257,15 +257,15 @@ def _find_catboost_trees(model: Any) -> list[Tree]:
     if others := {*held["nodes_modes"].tolist()} - {b"LEAF", b"BRANCH_GT"}:
         raise ExportError(f"catboost wrote nodes of an unknown kind, {others}")
     owners, is_leaf = held["nodes_treeids"], held["nodes_modes"] == b"LEAF"
-    columns = (
-        held["nodes_featureids"],
-        held["nodes_values"].astype(np.float32),
-        np.where(is_leaf, NO_CHILD, held["nodes_falsenodeids"]),
-        np.where(is_leaf, NO_CHILD, held["nodes_truenodeids"]),
-        held["nodes_missing_value_tracks_true"] == 0,
-    )
+    columns: dict[str, Any] = {
+        "feature": held["nodes_featureids"],
+        "threshold": held["nodes_values"].astype(np.float32),
+        "left": np.where(is_leaf, NO_CHILD, held["nodes_falsenodeids"]),
+        "right": np.where(is_leaf, NO_CHILD, held["nodes_truenodeids"]),
+        "missing_left": held["nodes_missing_value_tracks_true"] == 0,
+    }
     found = []
     for own in (owners == i for i in range(int(owners.max()) + 1)):
         numbers = np.arange(own.sum()) - (own & ~is_leaf).sum()
-        found.append(Tree(*(each[own] for each in columns), numbers))
+        found.append(Tree(numbers=numbers, **{name: columns[name][own] for name in columns}))
     return found

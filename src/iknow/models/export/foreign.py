@@ -43,7 +43,8 @@ def convert_transformer(part: Part) -> Tensor:
 
 
 def convert_classifier(part: Part) -> Answer:
-    model, found = part.estimator, {}
+    model = part.estimator
+    found: dict[str, Tensor] = {}
     if getattr(model, "break_ties", False):
         raise ExportError(
             f"{type(model).__name__} with break_ties=True cannot become ONNX: train it without"
@@ -84,8 +85,7 @@ def _convert(part: Part, options: dict[str, Any], expected: list[NDArray[Any]]) 
             reason = f"{type(error).__name__}: {error}"
         if reason is None:
             joined = b.join(model, b.cast(x, kind))
-            outputs = zip(names, pairs, strict=True)
-            return [_as_declared(b, joined[name], *pair) for name, pair in outputs]
+            return [_as_declared(b, joined[n], *pair) for n, pair in zip(names, pairs, strict=True)]
     raise ExportError(
         f"{type(part.estimator).__name__} cannot become ONNX by skl2onnx: "
         f"{shown_name(reason, 400)}. Use another estimator in its place, or leave the model out "
