@@ -200,7 +200,7 @@ def make_observation(
             "a model must return scores of shape (n, n_classes) with a column for each of at least "
             f"two classes; got {table.shape}"
         )
-    believed = find_belief(table) if belief is None else _as_belief(belief, table)
+    believed = find_belief(table) if belief is None else as_belief(belief, table)
     bad = (believed == NO_BELIEF) | (False if invalid is None else invalid)
     layers = {k: as_activations(v, k, len(table)) for k, v in activations.items()}
     return mark_invalid(Observation(table, believed, layers, bad))
@@ -219,7 +219,8 @@ def find_belief(scores: Floats) -> Ints:
     return np.where(np.isnan(highest) | (highest == -np.inf) | several, NO_BELIEF, belief)
 
 
-def _as_belief(belief: Any, scores: Floats) -> Ints:
+def as_belief(belief: Any, scores: Floats) -> Ints:
+    """A given belief, checked against the scores, of shape (n,)."""
     codes = as_numbers(belief, "belief")
     n, n_classes = scores.shape
     fits = codes.shape == (n,) and codes.dtype.kind in "iu"

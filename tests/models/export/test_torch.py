@@ -9,8 +9,7 @@ from iknow.errors import ExportError, IknowError
 from iknow.models import FunctionModel, PrecomputedModel, TorchModel
 from iknow.models.export import to_onnx
 from iknow.models.onnx import PortableModel
-from iknow.models.pooling import Pooling
-from iknow.models.torch.to_onnx import pool
+from iknow.models.pooling import Pooling, pool_places
 from tests.models.export.comparing import quick
 
 SIGNS = torch.tensor([-1.0, 0.5, 1.0])
@@ -67,7 +66,11 @@ def floats(*shape):
 CASES = {
     "dense": (lambda: TorchModel(dense()), floats(7, 4), ("input", "0", "3.input", "output")),
     "doubles": (lambda: TorchModel(dense().double()), rng.normal(size=(7, 4)), ("1", "output")),
-    "pooled": (lambda: TorchModel(images(), pool="mean"), floats(7, 2, 6, 6), ("0", "2", "input")),
+    "pooled": (
+        lambda: TorchModel(images(), pool="mean"),
+        floats(7, 2, 6, 6),
+        ("0", "2", "4.input", "input"),
+    ),
     "whole": (lambda: TorchModel(images()), floats(7, 2, 6, 6), ("2", "4.input")),
     "pixels": (
         lambda: TorchModel(nn.Sequential(nn.Flatten(), Pixels(), nn.Linear(9, 3))),
@@ -148,7 +151,7 @@ def tokens(n, length):
 
 
 @pytest.mark.parametrize("way", ["mean", "cls", "last"])
-@pytest.mark.parametrize("shape", [(5, 3, 4), (5, 4), (5, 2, 3, 4)])
+@pytest.mark.parametrize("shape", [(5, 3, 4), (5, 2, 3, 4)])
 def test_torch_pools_as_arrays_are_pooled(way, shape):
     if len(shape) == 4 and way != "mean":
         return
@@ -157,8 +160,8 @@ def test_torch_pools_as_arrays_are_pooled(way, shape):
     for mask in masks if len(shape) == 3 else masks[:1]:
         for last in (True, False) if way == "mean" else (True,):
             wanted = Pooling(way)("a", values, features_last=last, mask=mask)
-            given = None if mask is None else torch.from_numpy(mask)
-            found = pool(way, torch.from_numpy(values), features_last=last, mask=given)
+            seen = torch.from_numpy(mask) != 0 if last and mask is not None else None
+            found = pool_places(way, torch.from_numpy(values), features_last=last, seen=seen)
             np.testing.assert_array_equal(found.numpy(), wanted)
 
 

@@ -21,8 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from iknow.core.text import name as shown_name
-from iknow.errors import ExportError, IknowError, MissingExtraError
+from iknow.errors import ExportError, MissingExtraError
 from iknow.locking import unforked
 from iknow.models.model import Model
 
@@ -63,8 +62,7 @@ def to_onnx(model: Model, layers: Sequence[str], inputs: Any) -> bytes:
 def as_portable(model: Model, layers: Sequence[str], inputs: Any) -> Model:
     """The exported model, to fit a classifier around it: then nothing is computed in another way.
 
-    model: such as `ec.model_`. layers: such as `ec.layers_`. inputs: some samples, in any form that
-    the model takes.
+    model, layers: such as `ec.model_`, `ec.layers_`. inputs: samples in any form the model takes.
     """
     some = model.prepare(inputs)
     content, reading = to_onnx(model, layers, some), find_reading(model, layers, some)
@@ -76,10 +74,9 @@ def as_portable(model: Model, layers: Sequence[str], inputs: Any) -> Model:
 
 def find_reading(model: Model, layers: Sequence[str], inputs: Any) -> Mapping[str, Any] | None:
     """How the file of a model that is ONNX already is read; None for a portable graph."""
-    reading: Mapping[str, Any] | None = None
-    if hasattr(model, "reading"):
-        reading = model.reading(layers, inputs)
-    return reading
+    read: Any = getattr(model, "reading", lambda *_: None)
+    found: Mapping[str, Any] | None = read(layers, inputs)
+    return found
 
 
 def find_exporter(model: Model) -> Callable[[Any, Sequence[str], Any], bytes]:
@@ -97,11 +94,3 @@ def find_exporter(model: Model) -> Callable[[Any, Sequence[str], Any], bytes]:
     except ImportError as error:
         raise MissingExtraError("a bundle that holds its model as ONNX", "export") from error
     return found
-
-
-def cannot_export(what: str, error: Exception) -> ExportError:
-    """The error for a converter that failed."""
-    if isinstance(error, ExportError):
-        return error
-    said = str(error) if isinstance(error, IknowError) else f"{type(error).__name__}: {error}"
-    return ExportError(f"{what} cannot become ONNX: {shown_name(said, 600)}")

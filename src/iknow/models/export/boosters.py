@@ -28,24 +28,19 @@ from typing import Any
 import numpy as np
 from onnx.helper import get_attribute_value
 
-from iknow.core.arrays import Floats, Floats32
 from iknow.errors import ExportError
 from iknow.models.export.graph import TEXT, Builder, Tensor
 from iknow.models.export.sklearn import Answer, Part
-from iknow.models.export.steps import find_codes
 from iknow.models.export.trees import NO_CHILD, Tree, find_leaves
 from iknow.models.numbers import is_sparse
-from iknow.models.trees import Booster
+from iknow.models.trees import OBJECTIVES, Booster
 
 
 def find_categories(part: Part, known: Sequence[Any], *, refuses: bool) -> Tensor:
     """All columns as numbers in double precision, categories by their positions.
 
-    A label becomes its position in the list that the library learned, or in that of the data
-    frame's column if it learned none.
-
-    known: the labels of each column's categories, None for numbers; shorter if nothing is known of
-    the last ones. refuses: whether a label that is none of them is refused; else it is missing.
+    known: the labels that the library learned, by column, as far as it did; else the data frame's
+    own count. refuses: whether a label that is none of them is refused; else it is missing.
     """
     if isinstance(part.value, Tensor):
         return part.numbers
@@ -57,40 +52,27 @@ def find_categories(part: Part, known: Sequence[Any], *, refuses: bool) -> Tenso
         if labels is None and column.kind == TEXT:
             raise ExportError("a column of text without categories cannot become numbers")
         if labels is not None:
-            codes = find_codes(b, column, labels)
+            codes = b.codes(column, labels)
             if refuses:
-                b.refused.append(_is_unknown(b, column, codes, len(labels)))
-            table = np.append(np.arange(len(labels), dtype=np.float64), np.nan)
-            column = b.look_up(table[:, None], codes)
+                unknown = b.op("Equal", codes, len(labels))
+                if column.kind != TEXT:  # a gap is taken
+                    unknown = b.op("And", unknown, b.op("Not", b.flat(b.op("IsNaN", column))))
+                b.refused.append(unknown)
+            column = b.look_up(np.array([*range(len(labels)), np.nan])[:, None], codes)
         found.append(column)
     return b.concat(found)
 
 
-def _is_unknown(b: Builder, column: Tensor, codes: Tensor, n: int) -> Tensor:
-    is_none = b.op("Equal", codes, n)
-    if column.kind == TEXT:
-        return is_none
-    return b.op("And", is_none, b.op("Not", b.flat(b.op("IsNaN", column))))  # a gap is taken
-
-
 def _cut_categories(b: Builder, x: Tensor, trees: Sequence[Tree], *, to_zero: bool) -> Tensor:
-    """The columns, with whole numbers in those by whose categories trees split.
-
-    to_zero: whether -0.5 is cut to category 0; else it is none.
-    """
-    is_category = np.zeros((1, x.width or 0), dtype=bool)
-    for tree in trees:
-        is_category[0, tree.feature[list(tree.sets)]] = True
-    if not is_category.any():
+    """Columns that trees split by categories as whole numbers; to_zero: -0.5 as 0, else as -1."""
+    split = [tree.feature[i] for tree in trees for i in tree.sets]
+    if not split:
         return x
+    is_category = np.isin(np.arange(x.width or 0), split)[None]
     whole = b.op("Floor", x)
     if to_zero:
         whole = b.where(b.op("Less", x, 0.0), b.op("Ceil", x), whole)
     return b.where(is_category, whole, x)
-
-
-LOGISTIC = ("binary:logistic", "binary:logitraw")
-SOFTMAX = ("multi:softmax", "multi:softprob")
 
 
 def read_xgboost(part: Part) -> Answer:
@@ -98,10 +80,12 @@ def read_xgboost(part: Part) -> Answer:
     b, model = part.b, part.estimator
     booster = model.model if isinstance(model, Booster) else model.get_booster()
     learner = json.loads(booster.save_raw("json"))["learner"]
-    objective = learner["objective"]["name"]
-    if objective not in (*LOGISTIC, *SOFTMAX):
+    objective, grown = learner["objective"]["name"], learner["gradient_booster"]
+    if objective not in OBJECTIVES["xgboost"]:
         raise ExportError(f"xgboost with objective {objective!r} cannot become ONNX")
-    held, weights = _find_xgboost_trees(learner["gradient_booster"])
+    if grown["name"] == "gblinear":
+        raise ExportError("xgboost's gblinear cannot become ONNX: use booster='gbtree'")
+    held = grown.get("gbtree", grown)["model"]  # dart has it a level deeper
     stopped, ends = booster.attr("best_iteration"), held.get("iteration_indptr")
     n_trees = None if stopped is None or ends is None else int(ends[int(stopped) + 1])
     dumped = held["trees"][:n_trees]
@@ -118,26 +102,13 @@ def read_xgboost(part: Part) -> Answer:
         x = b.where(b.op("Equal", x, 0.0), np.nan, x)
     trees = [_as_xgboost_tree(each) for each in dumped]
     leaves = find_leaves(b, trees, _cut_categories(b, x, trees, to_zero=False), "<")
-    values = [
-        np.array(tree["split_conditions"], np.float32) * weight
-        for tree, weight in zip(dumped, weights, strict=False)
-    ]
-    total = leaves.add_up_by_class(values, held["tree_info"][:n_trees])
-    margin = b.op("Add", total, _start(learner, objective))
-    if margin.width == 1:
-        return Answer(b.both_columns(b.sigmoid(margin)), layers=leaves.layers)
-    return Answer(b.op("Softmax", margin, axis=1), layers=leaves.layers)
-
-
-def _find_xgboost_trees(gradient_booster: Mapping[str, Any]) -> tuple[Any, Floats32]:
-    """The trees, and what each counts."""
-    if gradient_booster["name"] == "gblinear":
-        raise ExportError("xgboost's gblinear cannot become ONNX: use booster='gbtree'")
-    if gradient_booster["name"] == "dart":
-        weights = np.array(gradient_booster["weight_drop"], np.float32)
-        return gradient_booster["gbtree"]["model"], weights
-    model = gradient_booster["model"]
-    return model, np.ones(len(model["trees"]), np.float32)
+    weights = np.array(grown.get("weight_drop", np.ones(len(held["trees"]))), np.float32)
+    pairs = zip(trees, weights, strict=False)
+    total = leaves.add_up([tree.threshold * w for tree, w in pairs], held["tree_info"][:n_trees])
+    said = json.loads(learner["learner_model_param"]["base_score"])
+    base = np.atleast_2d(np.array(said, np.float32)).astype(np.float64)
+    start = np.log(base / (1 - base)) if objective.startswith("binary:") else base
+    return Answer(b.chances(b.op("Add", total, start)), layers=leaves.layers)
 
 
 def _as_xgboost_tree(tree: Mapping[str, Any]) -> Tree:
@@ -168,53 +139,33 @@ def _xgboost_labels(model: Mapping[str, Any]) -> list[list[str] | None]:
     return found
 
 
-def _start(learner: Mapping[str, Any], objective: str) -> Floats:
-    """The margins before the first tree, of shape (1, n_columns)."""
-    said = json.loads(learner["learner_model_param"]["base_score"])
-    base = np.atleast_1d(np.array(said, np.float32)).astype(np.float64)
-    start: Floats = np.log(base / (1 - base)) if objective in LOGISTIC else base
-    return start[None]
-
-
-GAP, NO_NUMBER, ZERO = "NaN", "None", "Zero"
-"""What lightgbm may take for missing."""
-NEAR_ZERO = float(np.float32(1e-35))  # its own bound for 0
-
-
 def read_lightgbm(part: Part) -> Answer:
     """An LGBMClassifier, or lightgbm's own Booster."""
     b, model = part.b, part.estimator
     dump = (model.model if isinstance(model, Booster) else model.booster_).dump_model()
     objective, *settings = str(dump.get("objective", "")).split(" ")
-    if objective not in ("binary", "multiclass", "multiclassova"):
+    if objective not in OBJECTIVES["lightgbm"]:
         raise ExportError(f"lightgbm with objective {objective!r} cannot become ONNX")
     walked = [list(_walk(each["tree_structure"])) for each in dump["tree_info"]]
     if any("leaf_coeff" in node for tree in walked for node in tree):
         raise ExportError("lightgbm's linear trees cannot become ONNX: use linear_tree=False")
-    x = find_categories(part, _lightgbm_labels(part, dump), refuses=False)
+    learned = iter(dump["pandas_categorical"] or [])  # in the order in which lightgbm saw them
+    kinds = getattr(part.sample, "dtypes", ())
+    labels = [next(learned, None) if hasattr(each, "categories") else None for each in kinds]
+    x = find_categories(part, labels, refuses=False)
     if isinstance(part.sample, np.ndarray) and part.sample.dtype.kind not in "f":
         x = b.cast(b.cast(x, "float32"), "float64")  # as lightgbm does with whole numbers
     trees = [_as_lightgbm_tree(nodes, x.width or 0) for nodes in walked]
     leaves = find_leaves(b, trees, _views(b, x, trees))
     values = [[node.get("leaf_value", 0.0) for node in nodes] for nodes in walked]
     n = dump["num_tree_per_iteration"]
-    total = leaves.add_up_by_class(values, [i % n for i in range(len(trees))])
+    total = leaves.add_up(values, [i % n for i in range(len(trees))])
     is_forest = dump["average_output"]  # whose decision function is the sum nevertheless
     mean = b.op("Div", total, float(len(trees) // n)) if is_forest else total
-    if objective == "multiclass":
-        return Answer(b.op("Softmax", mean, axis=1), total, layers=leaves.layers)
     slopes = [float(each.partition(":")[2]) for each in settings if each.startswith("sigmoid:")]
-    chances = b.sigmoid(b.op("Mul", mean, slopes[0] if slopes else 1.0))
-    chances = b.both_columns(chances) if mean.width == 1 else chances
+    margin = b.op("Mul", mean, slopes[0]) if slopes else mean
+    chances = b.chances(margin, apart=objective == "multiclassova")
     return Answer(chances, total, layers=leaves.layers)
-
-
-def _lightgbm_labels(part: Part, dump: Mapping[str, Any]) -> list[Any]:
-    """The labels of each column's categories, in the order in which lightgbm saw them."""
-    if not hasattr(part.sample, "dtypes"):
-        return []
-    learned = iter(dump["pandas_categorical"] or [])
-    return [next(learned, None) if hasattr(d, "categories") else None for d in part.sample.dtypes]
 
 
 def _walk(root: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -231,25 +182,24 @@ def _walk(root: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _as_lightgbm_tree(nodes: Sequence[Mapping[str, Any]], width: int) -> Tree:
     """A tree that looks at the three views of each column; width: the number of columns."""
-    kinds = [node.get("decision_type") for node in nodes]
-    if not {*kinds} <= {"<=", "==", None}:
+
+    def read(name: str, otherwise: Any) -> Any:
+        return np.array([node.get(name, otherwise) for node in nodes])
+
+    kinds = read("decision_type", "")
+    if not {*kinds.tolist()} <= {"<=", "==", ""}:
         raise ExportError("a tree of lightgbm splits in a way that is not known here")
-    views = {GAP: 0, NO_NUMBER: width, ZERO: 2 * width}
-    feature, threshold, sets = np.zeros(len(nodes), np.int64), np.zeros(len(nodes)), {}
-    for i, node in enumerate(nodes):
-        feature[i] = node.get("split_feature", 0)
-        if kinds[i] == "<=":
-            feature[i] += views[node["missing_type"]]
-            threshold[i] = node["threshold"]
-        elif kinds[i] == "==":
-            sets[i] = [int(each) for each in node["threshold"].split("||")]
+    compares, views = kinds == "<=", {"NaN": 0, "None": width, "Zero": 2 * width}
+    view = [views[each] for each in read("missing_type", "NaN").tolist()]  # by what is missing
+    bounds: list[Any] = [node.get("threshold") for node in nodes]
+    sets = {int(i): [*map(int, bounds[i].split("||"))] for i in np.flatnonzero(kinds == "==")}
     return Tree(
-        feature,
-        threshold,
-        np.array([node.get("left", NO_CHILD) for node in nodes]),
-        np.array([node.get("right", NO_CHILD) for node in nodes]),
-        np.array([kinds[i] == "<=" and bool(node["default_left"]) for i, node in enumerate(nodes)]),
-        np.array([node.get("leaf_index", 0) for node in nodes]),
+        read("split_feature", 0) + np.where(compares, view, 0),
+        np.array([bounds[i] if compares[i] else 0.0 for i in range(len(nodes))]),
+        read("left", NO_CHILD),
+        read("right", NO_CHILD),
+        compares & read("default_left", False),
+        read("leaf_index", 0),
         sets,
     )
 
@@ -257,20 +207,29 @@ def _as_lightgbm_tree(nodes: Sequence[Mapping[str, Any]], width: int) -> Tree:
 def _views(b: Builder, x: Tensor, trees: Sequence[Tree]) -> Tensor:
     """Each column thrice: as it is, with 0 for NaN, and with NaN for 0."""
     zero_for_gap = b.where(b.op("IsNaN", x), 0.0, x)
-    near = b.op("LessOrEqual", b.op("Abs", zero_for_gap), NEAR_ZERO)
+    near = b.op("LessOrEqual", b.op("Abs", zero_for_gap), float(np.float32(1e-35)))  # its own bound
     gap_for_zero = b.where(near, np.nan, zero_for_gap)
     return b.concat([_cut_categories(b, x, trees, to_zero=True), zero_for_gap, gap_for_zero])
 
 
-BINARY, MULTICLASS, APART = ("Logloss", "CrossEntropy"), "MultiClass", "MultiClassOneVsAll"
-"""catboost's losses by what they make of the sums."""
+APART = "MultiClassOneVsAll"
+LOSSES = ("Logloss", "CrossEntropy", "MultiClass", APART)
 
 
 def read_catboost(part: Part) -> Answer:
     """A CatBoostClassifier, or catboost's own CatBoost."""
     b = part.b
     model = part.estimator.model if isinstance(part.estimator, Booster) else part.estimator
-    loss = _catboost_loss(model)
+    described = str(model.get_all_params().get("loss_function", ""))
+    loss = described.partition(":")[0]
+    if loss not in LOSSES:
+        raise ExportError(f"catboost with loss_function={described!r} cannot become ONNX")
+    threshold = None if loss.startswith("Multi") else model.get_probability_threshold()
+    if threshold not in (None, 0.5):
+        raise ExportError(
+            f"catboost with a probability threshold of {threshold} cannot become ONNX: set it back "
+            "by set_probability_threshold(0.5)"
+        )
     trees = _find_catboost_trees(model)
     leaves = find_leaves(b, trees, b.cast(part.numbers, "float32"))
     n_leaves = model.get_tree_leaf_counts()
@@ -280,27 +239,11 @@ def read_catboost(part: Part) -> Answer:
     scale, bias = model.get_scale_and_bias()
     total = b.op("Mul", leaves.add_up(values), float(scale))
     margin = b.op("Add", total, np.atleast_2d(np.asarray(bias, np.float64)))
-    if loss == MULTICLASS:
-        return Answer(b.op("Softmax", margin, axis=1), layers=leaves.layers)
-    chances = b.sigmoid(margin)
-    return Answer(chances if loss == APART else b.both_columns(chances), layers=leaves.layers)
-
-
-def _catboost_loss(model: Any) -> str:
-    described = str(model.get_all_params().get("loss_function", ""))
-    loss = described.partition(":")[0]
-    if loss not in (*BINARY, MULTICLASS, APART):
-        raise ExportError(f"catboost with loss_function={described!r} cannot become ONNX")
-    threshold = model.get_probability_threshold() if loss in BINARY else 0.5
-    if threshold not in (None, 0.5):
-        raise ExportError(
-            f"catboost with a probability threshold of {threshold} cannot become ONNX: set it back "
-            "by set_probability_threshold(0.5)"
-        )
-    return loss
+    return Answer(b.chances(margin, apart=loss == APART), layers=leaves.layers)
 
 
 def _find_catboost_trees(model: Any) -> list[Tree]:
+    """Its trees, whose nodes are listed level by level."""
     from catboost.utils import convert_to_onnx_object
 
     try:
@@ -313,18 +256,16 @@ def _find_catboost_trees(model: Any) -> list[Tree]:
     held = {each.name: np.array(get_attribute_value(each)) for each in node.attribute}
     if others := {*held["nodes_modes"].tolist()} - {b"LEAF", b"BRANCH_GT"}:
         raise ExportError(f"catboost wrote nodes of an unknown kind, {others}")
-    owners = held["nodes_treeids"]
-    return [_as_catboost_tree(held, owners == i) for i in range(int(owners.max()) + 1)]
-
-
-def _as_catboost_tree(held: Mapping[str, Any], own: Any) -> Tree:
-    """A tree whose nodes are listed level by level."""
-    is_leaf = held["nodes_modes"][own] == b"LEAF"
-    return Tree(
-        held["nodes_featureids"][own],
-        held["nodes_values"][own].astype(np.float32),
-        np.where(is_leaf, NO_CHILD, held["nodes_falsenodeids"][own]),
-        np.where(is_leaf, NO_CHILD, held["nodes_truenodeids"][own]),
-        held["nodes_missing_value_tracks_true"][own] == 0,
-        np.arange(len(is_leaf)) - int((~is_leaf).sum()),
-    )
+    owners, is_leaf = held["nodes_treeids"], held["nodes_modes"] == b"LEAF"
+    columns: dict[str, Any] = {
+        "feature": held["nodes_featureids"],
+        "threshold": held["nodes_values"].astype(np.float32),
+        "left": np.where(is_leaf, NO_CHILD, held["nodes_falsenodeids"]),
+        "right": np.where(is_leaf, NO_CHILD, held["nodes_truenodeids"]),
+        "missing_left": held["nodes_missing_value_tracks_true"] == 0,
+    }
+    found = []
+    for own in (owners == i for i in range(int(owners.max()) + 1)):
+        numbers = np.arange(own.sum()) - (own & ~is_leaf).sum()
+        found.append(Tree(numbers=numbers, **{name: columns[name][own] for name in columns}))
+    return found

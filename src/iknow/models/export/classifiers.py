@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from iknow.core.arrays import Floats
+from iknow.core.arrays import Floats, Ints
 from iknow.errors import ExportError
 from iknow.models.adapt import has_base
 from iknow.models.export.graph import Builder, Tensor
 from iknow.models.export.sklearn import Answer, Part, classify
-from iknow.models.export.trees import find_sklearn_leaves, shares_of
+from iknow.models.export.trees import Leaves, find_sklearn_leaves
 from iknow.models.numbers import is_sparse
 
 
@@ -33,80 +33,54 @@ def read_linear(part: Part) -> Answer:
     decision = b.linear(part.numbers, np.atleast_2d(model.coef_).T, model.intercept_)
     if hasattr(model, "predict_proba"):
         loss = getattr(model, "loss", None)
-        if loss not in (None, "log_loss", "modified_huber"):
-            raise ExportError(f"SGDClassifier with the probabilities of {loss!r} is not known here")
-        is_apart = getattr(model, "multi_class", None) == "ovr" or loss is not None
-        if decision.width != 1 and not is_apart and getattr(model, "solver", None) != "liblinear":
-            return Answer(b.op("Softmax", decision, axis=1), decision, b.highest(decision))
+        options = (getattr(model, "multi_class", None), getattr(model, "solver", None))
+        apart = loss is not None or "ovr" in options or "liblinear" in options
         if loss == "modified_huber":  # (clip(decision, -1, 1) + 1) / 2
             chances = b.op("Div", b.op("Add", b.op("Clip", decision, -1.0, 1.0), 1.0), 2.0)
+            chances = b.both_columns(chances) if chances.width == 1 else chances
         else:
-            chances = b.sigmoid(decision)
-        chances = b.both_columns(chances) if chances.width == 1 else b.normalized(chances)
+            chances = b.chances(decision, apart=apart)
+        chances = b.normalized(chances) if apart and decision.width != 1 else chances
     return Answer(chances, decision, b.answer(decision))
-
-
-OPS = {"identity": "Identity", "logistic": "Sigmoid", "tanh": "Tanh", "relu": "Relu",
-       "softmax": "Softmax"}  # fmt: skip
 
 
 def read_network(part: Part) -> Answer:
     """A network; its layers are "hidden1", "hidden2", ... and "logits"."""
-    b, network = part.b, part.estimator
-    if network.out_activation_ not in OPS or network.activation not in OPS:
-        raise ExportError(f"an MLPClassifier with {network.out_activation_!r} is not known here")
-    values, layers = part.numbers, {}
+    b, network, values, layers = part.b, part.estimator, part.numbers, {}
     *hidden, last = zip(network.coefs_, network.intercepts_, strict=True)
     for i, learned in enumerate(hidden):
         values = _apply(b, network.activation, b.linear(values, *learned))
         layers[f"hidden{i + 1}"] = values
-    layers["logits"] = logits = b.linear(values, *last)
-    chances = _apply(b, network.out_activation_, logits)
-    if chances.width == 1:  # scikit-learn compares the probability, not the logit
-        return Answer(b.both_columns(chances), None, b.is_above(chances, 0.5), layers)
-    return Answer(chances, None, b.highest(chances), layers)
+    layers["logits"] = b.linear(values, *last)
+    chances = _apply(b, network.out_activation_, layers["logits"])
+    belief = b.answer(chances, 0.5)  # scikit-learn compares the probability, not the logit
+    return Answer(b.both_columns(chances) if chances.width == 1 else chances, None, belief, layers)
 
 
 def _apply(b: Builder, activation: str, values: Tensor) -> Tensor:
-    return b.sigmoid(values) if activation == "logistic" else b.op(OPS[activation], values)
+    """What identity, logistic, relu, softmax or tanh makes of values."""
+    return b.sigmoid(values) if activation == "logistic" else b.op(activation.title(), values)
 
 
 def read_bagging(part: Part) -> Answer:
     """The mean of all members' probabilities, or of their votes."""
-    b, bag, decision, layers = part.b, part.estimator, None, {}
+    b, bag, said, decisions = part.b, part.estimator, [], []
     members, columns, n = bag.estimators_, bag.estimators_features_, bag.n_classes_
-    if _are_trees(members):
-        leaves = find_sklearn_leaves(part, members, columns)
-        total = leaves.add_up([shares_of(each) @ _places(each, n) for each in members])
-        layers = leaves.layers
-    else:
-        answers = [_ask(part, *each) for each in zip(members, columns, strict=True)]
-        total = b.sum([_vote(b, m, a, n) for m, a in zip(members, answers, strict=True)])
-        decisions = [each.decision for each in answers if each.decision is not None]
-        if len(decisions) == len(answers):
-            decision = b.op("Div", b.sum(decisions), float(len(members)))
-    return Answer(b.op("Div", total, float(len(members))), decision, layers=layers)
-
-
-def _ask(part: Part, member: Any, columns: Any) -> Answer:
-    x = part.b.columns(part.numbers, columns)
+    if leaves := _find_leaves(part, columns):
+        shares = [each.tree_.value[:, 0] @ _places(part, each) for each in members]
+        return Answer(b.mean([leaves.add_up(shares)], len(members)), layers=leaves.layers)
     sample = part.sample if is_sparse(part.sample) else np.asarray(part.sample)
-    return classify(Part(part.b, member, x, sample[:, columns]))
-
-
-def _vote(b: Builder, member: Any, answer: Answer, n: int) -> Tensor:
-    """What a member of a bag adds, of shape (n_samples, n)."""
-    if answer.chances is None:
-        return b.look_up(_places(member, n), _belief(b, answer))
-    if len(member.classes_) == n:
-        return answer.chances
-    return b.op("MatMul", answer.chances, _places(member, n), width=n)
-
-
-def _places(member: Any, n: int) -> Floats:
-    """1 in the column of each of a member's classes: it may not have seen all n."""
-    places: Floats = np.eye(n)[np.asarray(member.classes_, np.int64)]
-    return places
+    for member, seen in zip(members, columns, strict=True):
+        answer = classify(Part(b, member, b.columns(part.numbers, seen), sample[:, seen]))
+        decisions += [] if answer.decision is None else [answer.decision]
+        if answer.chances is None:
+            said.append(b.look_up(_places(part, member), _belief(b, answer)))
+        elif len(member.classes_) == n:
+            said.append(answer.chances)
+        else:
+            said.append(b.op("MatMul", answer.chances, _places(part, member), width=n))
+    decision = b.mean(decisions, len(members)) if len(decisions) == len(members) else None
+    return Answer(b.mean(said, len(members)), decision)
 
 
 def read_boosting(part: Part) -> Answer:
@@ -115,90 +89,85 @@ def read_boosting(part: Part) -> Answer:
     members, n = boosted.estimators_, boosted.n_classes_
     votes = np.where(np.eye(n, dtype=bool), 1.0, -1 / (n - 1))
     tables = [votes * weight for weight in boosted.estimator_weights_[: len(members)]]
-    if _are_trees(members):
-        leaves = find_sklearn_leaves(part, members)
-        answers = [shares_of(each).argmax(axis=1) for each in members]
-        total = leaves.add_up([t[a] for t, a in zip(tables, answers, strict=True)])
+    if leaves := _find_leaves(part):
+        answers = [each.tree_.value[:, 0].argmax(axis=1) for each in members]
+        said = [leaves.add_up([t[a] for t, a in zip(tables, answers, strict=True)])]
         layers = leaves.layers
     else:
-        said = [_belief(b, classify(part.of(each))) for each in members]
-        total = b.sum([b.look_up(t, code) for t, code in zip(tables, said, strict=True)])
-    decision = b.op("Div", total, float(boosted.estimator_weights_.sum()))
+        beliefs = [_belief(b, classify(part.of(each))) for each in members]
+        said = [b.look_up(t, each) for t, each in zip(tables, beliefs, strict=True)]
+    decision = b.mean(said, boosted.estimator_weights_.sum())
     if n == 2:
         decision = b.op("Sub", b.columns(decision, [1]), b.columns(decision, [0]))
-        logits = b.op("Div", b.both_signs(decision), 2.0)
-    else:
-        logits = b.op("Div", decision, float(n - 1))
-    return Answer(b.op("Softmax", logits, axis=1), decision, b.answer(decision), layers)
-
-
-def _are_trees(members: Any) -> bool:
-    return all(has_base(member, "BaseDecisionTree", "sklearn") for member in members)
-
-
-def _belief(b: Builder, answer: Answer) -> Tensor:
-    """The position of a classifier's answer, of shape (n,)."""
-    if answer.belief is not None:
-        return answer.belief
-    assert answer.chances is not None  # or there would be a belief
-    return b.highest(answer.chances)
+    both = b.both_signs(decision) if n == 2 else decision
+    chances = b.chances(b.op("Div", both, 2.0 if n == 2 else float(n - 1)))
+    return Answer(chances, decision, b.answer(decision), layers)
 
 
 def read_voting(part: Part) -> Answer:
-    """The mean of the probabilities, or the class with the most votes, the first of equals.
-
-    Members are trained on positions, and know them as their classes.
-    """
-    b, voting = part.b, part.estimator
+    """The mean of the probabilities, or the class with the most votes, the first of equals."""
+    b, voting, said = part.b, part.estimator, []
     weights = voting._weights_not_none or [1.0] * len(voting.estimators_)
-    pairs = [(member, classify(part.of(member))) for member in voting.estimators_]
+    for member, weight in zip(voting.estimators_, weights, strict=True):
+        answer = classify(part.of(member))
+        if voting.voting == "soft":
+            said.append(b.op("Mul", _given(answer), float(weight)))
+        else:
+            said.append(b.look_up(_places(part, member) * weight, _belief(b, answer)))
     if voting.voting == "soft":
-        said = [_given(answer) for _, answer in pairs]
-    else:
-        said = [b.look_up(np.eye(len(voting.classes_)), _code(part, *each)) for each in pairs]
-    weighted = [b.op("Mul", each, float(w)) for each, w in zip(said, weights, strict=True)]
-    total = b.op("Sum", *weighted)
-    if voting.voting == "soft":
-        return Answer(b.op("Div", total, float(np.sum(weights))))
-    return Answer(belief=b.highest(total))
+        return Answer(b.mean(said, np.sum(weights)))
+    return Answer(belief=b.answer(b.mean(said, 1)))
 
 
 def read_stacking(part: Part) -> Answer:
     """A classifier of what other classifiers say."""
-    stacked = part.estimator
+    b, stacked, said = part.b, part.estimator, []
     members = [each for each in stacked.estimators_ if not isinstance(each, str)]
-    said = [
-        _read(part, member, method, len(stacked.classes_))
-        for member, method in zip(members, stacked.stack_method_, strict=True)
-    ]
+    for member, method in zip(members, stacked.stack_method_, strict=True):
+        answer = classify(part.of(member))
+        if method == "predict_proba":
+            chances = _given(answer)
+            said.append(b.columns(chances, [1]) if len(stacked.classes_) == 2 else chances)
+        elif method == "predict":
+            codes = _codes(part, member).astype(np.float64)
+            said.append(b.look_up(codes[:, None], _belief(b, answer)))
+        elif answer.decision is not None:
+            said.append(answer.decision)
+        else:
+            raise ExportError(f"{type(member).__name__}.{method} in a stack cannot become ONNX")
     if stacked.passthrough:
         said.append(part.numbers)
     sample = stacked.transform(part.sample)
-    return classify(Part(part.b, stacked.final_estimator_, part.b.concat(said), sample))
+    return classify(Part(b, stacked.final_estimator_, b.concat(said), sample))
 
 
-def _read(part: Part, member: Any, method: str, n_classes: int) -> Tensor:
-    """What a member of a stack says to the last classifier."""
-    b, answer = part.b, classify(part.of(member))
-    if method == "predict_proba":
-        chances = _given(answer)
-        return b.columns(chances, [1]) if n_classes == 2 else chances
-    if method == "decision_function" and answer.decision is not None:
-        return answer.decision
-    if method == "predict":
-        return b.cast(b.column(_code(part, member, answer)), "float64")
-    raise ExportError(f"{type(member).__name__}.{method} in a stack cannot become ONNX")
+def _find_leaves(part: Part, columns: Any = None) -> Leaves | None:
+    """The leaves of an ensemble's members if all are trees; columns: of each, which it sees."""
+    members = part.estimator.estimators_
+    are_trees = all(has_base(each, "BaseDecisionTree", "sklearn") for each in members)
+    return find_sklearn_leaves(part, members, columns) if are_trees else None
 
 
-def _code(part: Part, member: Any, answer: Answer) -> Tensor:
-    """What a member answers, as a position among the classes of the whole, of shape (n,)."""
-    places = np.asarray(member.classes_)
-    if places.dtype.kind not in "iu":
+def _codes(part: Part, member: Any) -> Ints:
+    """The positions of a member's classes, on which it is trained, among those of the whole."""
+    codes = np.asarray(member.classes_)
+    if codes.dtype.kind not in "iu":
         raise ExportError(
             f"{type(member).__name__} was trained before it was put into "
             f"{type(part.estimator).__name__}, on labels that ONNX cannot follow: train the whole"
         )
-    return part.b.look_up(places.astype(np.int64), _belief(part.b, answer))
+    return codes.astype(np.int64)
+
+
+def _places(part: Part, member: Any) -> Floats:
+    """1 in the column of each of a member's classes: it may not have seen all of them."""
+    places: Floats = np.eye(len(part.estimator.classes_))[_codes(part, member)]
+    return places
+
+
+def _belief(b: Builder, answer: Answer) -> Tensor:
+    """The position of a classifier's answer, of shape (n,)."""
+    return b.answer(_given(answer)) if answer.belief is None else answer.belief
 
 
 def _given(answer: Answer) -> Tensor:
@@ -210,8 +179,7 @@ def _given(answer: Answer) -> Tensor:
 def read_calibrated(part: Part) -> Answer:
     """The mean over all calibrated classifiers."""
     members = part.estimator.calibrated_classifiers_
-    total = part.b.sum([_read_curves(part, member) for member in members])
-    return Answer(part.b.op("Div", total, float(len(members))))
+    return Answer(part.b.mean([_read_curves(part, each) for each in members], len(members)))
 
 
 def _read_curves(part: Part, member: Any) -> Tensor:
@@ -227,8 +195,7 @@ def _read_curves(part: Part, member: Any) -> Tensor:
     said = answer.decision if hasattr(inner, "decision_function") else answer.chances
     if said is None:
         raise ExportError(f"{type(inner).__name__} inside a calibration gives no numbers as ONNX")
-    last = (said.width or 1) - 1
-    columns = [last] if n == 2 else range(n)
+    columns = [(said.width or 1) - 1] if n == 2 else range(n)
     curves = [
         _curve(b, b.columns(said, [i]), curve)
         for i, curve in zip(columns, member.calibrators, strict=True)

@@ -15,24 +15,20 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from onnx import ModelProto, TensorProto, compose, helper, numpy_helper
+from onnx import ModelProto, compose, helper, numpy_helper
 
+from iknow.core.text import shown
 from iknow.errors import ExportError
+from iknow.models.numbers import is_missing
 
 ML = "ai.onnx.ml"
 OPSETS = {"": 18, ML: 3}
-TREES_OPSET = 5  # the first version of ai.onnx.ml with TreeEnsemble, which takes the place of OLD
-OLD = ("TreeEnsembleClassifier", "TreeEnsembleRegressor")
+LABELS, TREES = "LabelEncoder", "TreeEnsemble"  # the operations of ai.onnx.ml in use
+TREES_OPSET = 5  # the first version of ai.onnx.ml with TREES, which takes the place of OLD
+OLD = {"TreeEnsembleClassifier", "TreeEnsembleRegressor"}
 IR_VERSION = 10
-TEXT = "text"
-ELEMENTS = {
-    "float64": TensorProto.DOUBLE,
-    "float32": TensorProto.FLOAT,
-    "int64": TensorProto.INT64,
-    "bool": TensorProto.BOOL,
-    TEXT: TensorProto.STRING,
-}
-TESTS = ("Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual")
+TEXT = "object"
+TESTS = ("Equal", "Greater", "GreaterOrEqual", "IsNaN", "Less", "LessOrEqual")
 INNER = "iknow/"  # begins all names but those of inputs and outputs
 
 
@@ -41,7 +37,7 @@ class Tensor:
     """A tensor of a graph, of shape (n, width), or (n,) without a width."""
 
     name: str
-    kind: str  # the name of numpy's dtype, or `TEXT`
+    kind: str  # the name of numpy's dtype, `TEXT` for text
     width: int | None
 
 
@@ -75,7 +71,6 @@ class Builder:
         *inputs: Given,
         kind: str | None = None,
         width: int | None = -1,
-        domain: str = "",
         **attributes: Any,
     ) -> Tensor:
         """Return what an operation makes of tensors and constants.
@@ -85,31 +80,29 @@ class Builder:
         first = next(each for each in inputs if isinstance(each, Tensor))
         known = kind or ("bool" if name in TESTS else first.kind)
         made = Tensor(self._new(), known, first.width if width == -1 else width)
+        attributes["domain"] = ML if name in (LABELS, TREES) else ""
         names = [self._name(each, first.kind) for each in inputs]
-        self._nodes.append(
-            helper.make_node(name, names, [made.name], made.name, domain=domain, **attributes)
-        )
+        self._nodes.append(helper.make_node(name, names, [made.name], made.name, **attributes))
         return made
-
-    def ensemble(self, x: Tensor, n_trees: int, **attributes: Any) -> Tensor:
-        """Return what the trees of a TreeEnsemble give, of shape (n, n_trees)."""
-        self._opsets[ML] = TREES_OPSET
-        return self.op("TreeEnsemble", x, width=n_trees, domain=ML, n_targets=n_trees, **attributes)
 
     def cast(self, tensor: Tensor, kind: str) -> Tensor:
         if tensor.kind == kind:
             return tensor
-        return self.op("Cast", tensor, kind=kind, to=ELEMENTS[kind])
+        element = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+        return self.op("Cast", tensor, kind=kind, to=element)
 
     def concat(self, tensors: Sequence[Tensor]) -> Tensor:
         """Return tensors side by side; all have the same kind."""
-        if len(tensors) == 1:
-            return tensors[0]
-        width = sum(each.width or 0 for each in tensors)
-        return self.op("Concat", *tensors, width=width, axis=1)
+        kept = [each for each in tensors if each.width]
+        if not kept:
+            raise ExportError("a step leaves no column, and nothing can follow: leave it out")
+        width = sum(each.width or 0 for each in kept)
+        return kept[0] if len(kept) == 1 else self.op("Concat", *kept, width=width, axis=1)
 
-    def sum(self, tensors: Sequence[Tensor]) -> Tensor:
-        return tensors[0] if len(tensors) == 1 else self.op("Sum", *tensors)
+    def mean(self, tensors: Sequence[Tensor], weight: float) -> Tensor:
+        """Return the sum divided by a weight: scikit-learn adds up first, so ties are the same."""
+        total = tensors[0] if len(tensors) == 1 else self.op("Sum", *tensors)
+        return self.op("Div", total, float(weight))
 
     def columns(self, tensor: Tensor, which: Any) -> Tensor:
         return self.op("Gather", tensor, np.asarray(which, np.int64), width=len(which), axis=1)
@@ -130,32 +123,53 @@ class Builder:
         """Return one or the other; the result is as wide as the first of them that is a tensor."""
         like = then if isinstance(then, Tensor) else other
         assert isinstance(like, Tensor)
-        names = (which, *(_as_array(each, like.kind) for each in (then, other)))
-        return self.op("Where", *names, kind=like.kind, width=like.width)
+        pair = (_as_array(each, like.kind) for each in (then, other))
+        return self.op("Where", which, *pair, kind=like.kind, width=like.width)
 
     def look_up(self, table: NDArray[Any], codes: Tensor) -> Tensor:
         """Return the entries, or the rows, of a table."""
         width = codes.width if table.ndim == 1 else table.shape[1]
         return self.op("Gather", table, codes, kind=str(table.dtype), width=width, axis=0)
 
-    def positions(self, text: Tensor, labels: Mapping[str, int], otherwise: int = -1) -> Tensor:
-        """Return numbers for texts, of the same shape."""
-        known: Any = {"keys_strings": list(labels), "values_int64s": list(labels.values())}
-        return self.op(
-            "LabelEncoder", text, kind="int64", domain=ML, default_int64=otherwise, **known
-        )
+    def codes(self, column: Tensor, known: Any) -> Tensor:
+        """Return the position of each value among the known ones, their number if it is none.
 
-    def highest(self, scores: Tensor) -> Tensor:
-        """Return the position of the highest column, the first of equals, of shape (n,)."""
-        return self.op("ArgMax", scores, kind="int64", width=None, axis=1, keepdims=0)
+        column: of shape (n, 1). The result has shape (n,).
+        """
+        values = list(np.asarray(known, dtype=object).ravel().tolist())
+        present = {each: i for i, each in enumerate(values) if not is_missing(each)}
+        if column.kind == TEXT:  # a missing one cannot enter a graph, so nothing compares equal
+            if not present or not all(isinstance(each, str) for each in present):
+                raise ExportError(f"a column of text was encoded as {shown(values[:5])}")
+            pairs: Any = {"keys_strings": [*present], "values_int64s": [*present.values()]}
+            pairs["default_int64"] = len(values)
+            return self.op(LABELS, self.flat(column), kind="int64", **pairs)
+        try:
+            numbers = np.array([float(each) if each in present else np.nan for each in values])
+        except (TypeError, ValueError) as error:
+            raise ExportError(f"a column of numbers was encoded as {shown(values[:5])}") from error
+        x, n = self.cast(column, "float64"), len(numbers)
+        same = self.op("Equal", x, numbers[None], width=n)
+        if np.isnan(numbers).any():
+            gap = self.op("And", self.op("IsNaN", x), np.isnan(numbers)[None], width=n)
+            same = self.op("Or", same, gap)
+        half = np.array([0, 0, 0, 1]), np.array(0.5)  # in a last column, for none of them
+        return self.answer(self.op("Pad", self.cast(same, "float64"), *half, width=n + 1))
 
-    def is_above(self, decision: Tensor, bound: float = 0.0) -> Tensor:
-        """Return 1 where the only column is above a bound and 0 elsewhere, of shape (n,)."""
-        return self.cast(self.flat(self.op("Greater", decision, bound)), "int64")
+    def answer(self, decision: Tensor, bound: float = 0.0) -> Tensor:
+        """The position of the highest column, the first of equals; of one, if above a bound."""
+        if decision.width == 1:
+            return self.cast(self.flat(self.op("Greater", decision, bound)), "int64")
+        return self.op("ArgMax", decision, kind="int64", width=None, axis=1, keepdims=0)
 
-    def answer(self, decision: Tensor) -> Tensor:
-        """Return the answer of a decision: the sign of one column, or the highest of several."""
-        return self.is_above(decision) if decision.width == 1 else self.highest(decision)
+    def chances(self, margin: Tensor, *, apart: bool = False) -> Tensor:
+        """Return the probabilities of margins; one column is for the second of two classes.
+
+        apart: whether each column has a probability of its own, whatever the others are.
+        """
+        if margin.width == 1:
+            return self.both_columns(self.sigmoid(margin))
+        return self.sigmoid(margin) if apart else self.op("Softmax", margin, axis=1)
 
     def both_columns(self, chance: Tensor) -> Tensor:
         """Return the probabilities of two classes, from that of the second one."""
@@ -181,15 +195,12 @@ class Builder:
         filled = self.where(is_zero, 1.0, chances)
         return self.op("Div", filled, self.reduce("ReduceSum", filled))
 
-    def join(self, model: ModelProto, feeds: Mapping[str, Tensor]) -> dict[str, str]:
-        """Take in a whole model; return the new names of its outputs by their old ones.
-
-        feeds: the tensors for its inputs, by their names.
-        """
+    def join(self, model: ModelProto, x: Tensor) -> dict[str, str]:
+        """Take in a model of one input; return the new names of its outputs by their old ones."""
         prefix = f"{self._new()}/"
         found: ModelProto = compose.add_prefix(model, prefix)
-        for name, tensor in feeds.items():
-            self._nodes.append(helper.make_node("Identity", [tensor.name], [prefix + name]))
+        entrance = found.graph.input[0].name
+        self._nodes.append(helper.make_node("Identity", [x.name], [entrance]))
         self._nodes.extend(found.graph.node)
         self._weights.extend(found.graph.initializer)
         self._functions.extend(found.functions)
@@ -201,20 +212,18 @@ class Builder:
         """Return the model with these outputs, serialized."""
         if taken := sorted({each.name for each in self._inputs}.intersection(outputs)):
             raise ExportError(f"an input cannot be called {taken[0]!r}: rename the column")
-        if self._opsets[ML] == TREES_OPSET and any(each.op_type in OLD for each in self._nodes):
+        kinds = {each.op_type for each in self._nodes}
+        if TREES in kinds:
+            self._opsets[ML] = TREES_OPSET
+        if TREES in kinds and kinds & OLD:
             raise ExportError(
                 "trees that skl2onnx writes cannot be in one graph with those that iknow writes: "
                 "use trees outside OneVsRestClassifier and its like"
             )
-        named = [replace(tensor, name=name) for name, tensor in outputs.items()]
         ends = [helper.make_node("Identity", [each.name], [to]) for to, each in outputs.items()]
-        graph = helper.make_graph(
-            [*self._nodes, *ends],
-            "iknow",
-            self._inputs,
-            [_declared(each) for each in named],
-            self._weights,
-        )
+        named = [_declared(replace(tensor, name=name)) for name, tensor in outputs.items()]
+        nodes = [*self._nodes, *ends]
+        graph = helper.make_graph(nodes, "iknow", self._inputs, named, self._weights)
         model = helper.make_model(
             graph,
             opset_imports=[helper.make_opsetid(*each) for each in self._opsets.items()],
@@ -247,5 +256,6 @@ def _as_array(given: Any, kind: str) -> Any:
 
 
 def _declared(tensor: Tensor) -> Any:
+    element = helper.np_dtype_to_tensor_dtype(np.dtype(tensor.kind))
     shape: list[str | int | None] = ["n"] if tensor.width is None else ["n", tensor.width]
-    return helper.make_tensor_value_info(tensor.name, ELEMENTS[tensor.kind], shape)
+    return helper.make_tensor_value_info(tensor.name, element, shape)

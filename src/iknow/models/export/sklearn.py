@@ -9,10 +9,16 @@ transformer becomes a tensor, a classifier an `Answer`. The parts in the tables 
 here, in double precision and with scikit-learn's own rules for ties. skl2onnx converts all others,
 and we compare what its graph says about the examples with what the part itself says, since not
 every one of its graphs is right in double precision.
+
+A graph computes something for every input, also where the model would raise an error: for a missing
+value that a forest never saw, for an infinite number. Which of them a model refuses we ask the
+model itself, with a sample into which such values are put. Where the graph meets one, its scores
+are NaN, which is no answer.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -24,11 +30,12 @@ from sklearn.frozen import FrozenEstimator
 from iknow.core.codes import NO_BELIEF
 from iknow.core.text import shown
 from iknow.errors import ExportError
+from iknow.models.adapt import has_base
 from iknow.models.export import BELIEF, LAYER, SCORES
 from iknow.models.export.graph import TEXT, Builder, Tensor
-from iknow.models.export.guard import guard, silence
 from iknow.models.inputs import own_copy, take_rows
 from iknow.models.numbers import is_missing, is_number, is_sparse
+from iknow.models.refused import is_refusal
 from iknow.models.sklearn import TABLE, SklearnModel
 
 TRANSFORMERS = {
@@ -41,8 +48,7 @@ TRANSFORMERS = {
     "steps.read_tfidf": "TfidfVectorizer",
     "steps.weigh": "TfidfTransformer",
     "steps.impute": "SimpleImputer",
-    "steps.scale": "StandardScaler MinMaxScaler MaxAbsScaler RobustScaler",
-    "steps.binarize": "Binarizer",
+    "steps.scale": "StandardScaler MinMaxScaler MaxAbsScaler RobustScaler Binarizer",
 }
 CLASSIFIERS = {
     "steps.end_pipeline": "Pipeline",
@@ -69,6 +75,9 @@ CLASSIFIERS = {
 PACKAGES = ("sklearn", "xgboost", "lightgbm", "catboost", "iknow")
 INPUT, OUTPUT = "input", "output"
 MOST_EXAMPLES = 200
+LARGE, TOO_LARGE = 1e39, 2.0**128 - 2.0**103  # the second becomes infinite in single precision
+STRANGE = (np.nan, np.inf, -np.inf, LARGE)
+SPLITS_COLUMNS = ("ColumnTransformer", "FeatureUnion")
 
 Value = Tensor | Mapping[str, Tensor]
 """What enters a part: one tensor, or the columns of a data frame by name, each of shape (n, 1)."""
@@ -127,7 +136,6 @@ class Part:
 
 
 def transform(part: Part) -> Value:
-    """What a transformer makes of its input."""
     if part.estimator is None or isinstance(part.estimator, str):  # "passthrough"
         return part.value
     found: Value = _lower(part, TRANSFORMERS, "convert_transformer")
@@ -163,18 +171,16 @@ def follow(part: Part, steps: Iterable[Any]) -> Part:
 
 
 def to_onnx(adapter: SklearnModel, layers: Sequence[str], inputs: Any) -> bytes:
-    """The ONNX file of a scikit-learn model; see `iknow.models.export`.
-
-    Examples:
-        >>> import onnx
-        >>> graph = onnx.load_from_string(to_onnx(SklearnModel(trained), ["input"], X)).graph
-        >>> [output.name for output in graph.output]
-        ['scores', 'layer:input', 'belief']
-    """
-    batch = adapter.prepare(inputs)
-    sample = _answered(adapter, batch, layers)
-    b = Builder()
-    entrance = end = Part(b, None, declare(b, batch), own_copy(sample))
+    """The ONNX file of a scikit-learn model; see `iknow.models.export`."""
+    b, batch = Builder(), adapter.prepare(inputs)
+    few = take_rows(batch, slice(0, MOST_EXAMPLES))
+    said = adapter.observe(few, layers).belief != NO_BELIEF
+    if not said.any():
+        raise ExportError(
+            "a model is exported with examples that it answers; it refuses all that were given"
+        )
+    sample = own_copy(take_rows(few, np.flatnonzero(said)))
+    entrance = end = Part(b, None, _declare(b, batch), sample)
     found = {INPUT: end.numbers} if INPUT in layers else {}
     if TABLE in layers and TABLE not in dict(adapter.steps):
         found[TABLE] = _numbers(end)
@@ -183,11 +189,17 @@ def to_onnx(adapter: SklearnModel, layers: Sequence[str], inputs: Any) -> bytes:
         if name in layers:
             found[name] = end.numbers
     answer = classify(end.of(adapter.final))
-    guard(adapter, entrance, end)
+    first = adapter.steps[0][1] if adapter.steps else adapter.final
+    alike = not any(has_base(first, name, "sklearn") for name in SPLITS_COLUMNS)
+    _refuse(entrance.of(adapter.estimator), alike)
+    if adapter.steps:
+        _refuse(end.of(adapter.final), alike=True)
     output = answer.decision if hasattr(adapter.final, "decision_function") else answer.chances
     found = {**answer.layers, **({} if output is None else {OUTPUT: output}), **found}
     scores, belief = _scores(adapter, b, answer)
-    outputs = {SCORES: silence(b, scores)}
+    for which in b.refused:
+        scores = b.where(b.column(which), np.nan, scores)
+    outputs = {SCORES: scores}
     for layer in layers:
         if layer not in found:
             raise ExportError(
@@ -198,28 +210,14 @@ def to_onnx(adapter: SklearnModel, layers: Sequence[str], inputs: Any) -> bytes:
     return b.finish(outputs if belief is None else {**outputs, BELIEF: belief})
 
 
-def _answered(adapter: SklearnModel, batch: Any, layers: Sequence[str]) -> Any:
-    """Some of the samples about which the model says something."""
-    few = take_rows(batch, slice(0, MOST_EXAMPLES))
-    said = adapter.observe(few, layers).belief != NO_BELIEF
-    if not said.any():
-        raise ExportError(
-            "a model is exported with examples that it answers; it refuses all that were given"
-        )
-    return take_rows(few, np.flatnonzero(said))
-
-
 def _scores(adapter: SklearnModel, b: Builder, answer: Answer) -> tuple[Tensor, Tensor | None]:
     """The scores as the adapter gives them, and the belief if it need not be the highest."""
     if answer.chances is not None:
         return answer.chances, answer.belief
-    if answer.belief is None:
-        raise ExportError(f"{type(adapter.final).__name__} gives no answer as ONNX")
+    assert answer.belief is not None  # or there would be chances
     n, decision = len(adapter.classes), answer.decision
-    if decision is not None and decision.width == 1:
-        return b.both_signs(decision), answer.belief
-    if decision is not None and decision.width == n:
-        return decision, answer.belief
+    if decision is not None and decision.width in (1, n):
+        return b.both_signs(decision) if decision.width == 1 else decision, answer.belief
     return b.look_up(np.eye(n), answer.belief), None
 
 
@@ -235,7 +233,7 @@ def _numbers(part: Part) -> Tensor:
     return b.concat([b.where(gaps, 0.0, x), b.cast(gaps, "float64")])
 
 
-def declare(b: Builder, inputs: Any) -> Value:
+def _declare(b: Builder, inputs: Any) -> Value:
     """The inputs of a graph for samples like these.
 
     An array is one input of numbers in double precision, which holds all numbers of fewer bits;
@@ -274,6 +272,49 @@ def _kind_of(values: Any) -> str | None:
     if labels is values and getattr(values.dtype, "kind", "O") in "fiub":
         return "float64"
     present = [each for each in labels.tolist() if not is_missing(each)]
-    if all(isinstance(each, str) for each in present):
-        return TEXT
-    return "float64" if all(isinstance(each, (int, float)) for each in present) else None
+    kinds: dict[str, Any] = {TEXT: str, "float64": (int, float)}
+    return next((k for k in kinds if all(isinstance(v, kinds[k]) for v in present)), None)
+
+
+def _refuse(part: Part, alike: bool) -> None:
+    """Refuse strange numbers in columns where a part does; alike: asking about all is enough."""
+    b, is_table = part.b, isinstance(part.value, Tensor)
+    tensors = [part.tensor] * (part.tensor.width or 0) if is_table else part.columns
+    columns = np.flatnonzero([each.kind != TEXT for each in tensors])
+    row = take_rows(part.sample, slice(0, 1))
+    for strange in STRANGE if len(columns) else ():
+        if not _refuses(part.estimator, row, columns, strange):
+            continue
+        found = [] if alike else [i for i in columns if _refuses(part.estimator, row, [i], strange)]
+        which = np.array(found or columns)
+        x = b.columns(part.tensor, which) if is_table else b.concat([tensors[i] for i in which])
+        if strange == LARGE:
+            size = b.op("Abs", x)
+            met = b.op("And", b.op("GreaterOrEqual", size, TOO_LARGE), b.op("Less", size, np.inf))
+        else:
+            met = b.op("IsNaN", x) if np.isnan(strange) else b.op("Equal", x, strange)
+        worst = b.reduce("ReduceMax", b.cast(met, "float32"))
+        b.refused.append(b.op("Greater", worst, 0.5))
+
+
+def _refuses(model: Any, row: Any, columns: Any, strange: float) -> bool:
+    """Whether a model refuses a sample with a strange value in some columns."""
+    if hasattr(row, "iloc"):
+        asked = own_copy(row)
+        for i in columns:
+            if not hasattr(row.dtypes.iloc[i], "categories"):
+                asked.isetitem(i, np.array([strange]))
+    else:
+        dense = row.toarray() if is_sparse(row) else row
+        asked = np.array(dense, dtype=object if row.dtype.kind == "O" else np.float64)
+        asked[:, columns] = strange
+        asked = type(row)(asked) if is_sparse(row) else asked
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        try:
+            model.predict(asked)
+        except Exception as error:
+            if not is_refusal(error):
+                raise
+            return True
+    return False

@@ -1,12 +1,11 @@
-"""Steps: pipelines, columns side by side, encoders, imputers, scalers, powers.
+"""Steps: pipelines, columns side by side, encoders, imputers, scalers.
 
 A category is found by comparing with each known one. Text is looked up in a list; numbers are
 compared in double precision. What is unknown to an encoder that refuses unknown categories makes a
 sample refused (`Builder.refused`).
 
 A scaler works in the precision of its input: a table in single precision is rounded to it after
-each operation. A learned number in double precision makes that one operation double. Powers and
-products are in double precision.
+each operation. A learned number in double precision makes that one operation double.
 
 Words are counted by a graph of skl2onnx, and weighed here in double precision. Its own weights are
 single precision, so a copy of a training text would no longer lie at distance 0 from it. Counts are
@@ -22,17 +21,15 @@ from typing import Any
 import numpy as np
 from sklearn.feature_extraction.text import CountVectorizer
 
-from iknow.core.arrays import Floats
 from iknow.core.text import shown
 from iknow.errors import ExportError
 from iknow.models.export.foreign import convert_transformer
-from iknow.models.export.graph import TEXT, Builder, Tensor
+from iknow.models.export.graph import TEXT, Tensor
 from iknow.models.export.sklearn import Answer, Part, Value, classify, follow, transform
 from iknow.models.numbers import is_missing, is_sparse
 
 
 def run_pipeline(part: Part) -> Value:
-    """The output of a pipeline of transformers."""
     return follow(part, [step for _, step in part.estimator.steps]).value
 
 
@@ -55,10 +52,8 @@ def join_columns(part: Part) -> Tensor:
 
 def join_union(part: Part) -> Tensor:
     """The outputs of a FeatureUnion side by side."""
-    inner = {
-        name: part.of(each) for name, each in part.estimator.transformer_list if each != "drop"
-    }
-    return _join(part, inner)
+    pairs = part.estimator.transformer_list
+    return _join(part, {name: part.of(each) for name, each in pairs if each != "drop"})
 
 
 def _join(part: Part, inner: Mapping[str, Part]) -> Tensor:
@@ -66,7 +61,7 @@ def _join(part: Part, inner: Mapping[str, Part]) -> Tensor:
     for name, each in inner.items():
         made = replace(each, value=transform(each)).numbers
         found.append(part.b.op("Mul", made, float(weights[name])) if name in weights else made)
-    return _side_by_side(part, found)
+    return part.b.concat(found)
 
 
 def call_function(part: Part) -> Value:
@@ -96,26 +91,23 @@ def select(part: Part, which: Any, is_one: bool = False) -> Part:
     return replace(part, value=value, sample=rows)
 
 
-def _side_by_side(part: Part, found: list[Tensor]) -> Tensor:
-    kept = [each for each in found if each.width]
-    if not kept:
-        raise ExportError(f"{type(part.estimator).__name__} leaves no column")
-    return part.b.concat(kept)
-
-
 def encode_one_hot(part: Part) -> Tensor:
-    """A column for each category of each input column."""
+    """A column for each category of each input column; those that are rare share the last one."""
     encoder, found = part.estimator, []
-    rare = getattr(encoder, "_infrequent_enabled", False)
-    if rare and encoder.drop is not None:
+    has_rare = getattr(encoder, "_infrequent_enabled", False)
+    if has_rare and encoder.drop is not None:
         return convert_transformer(part)
     for i, codes in enumerate(_find_all_codes(part)):
-        n = len(encoder.categories_[i])
-        table = _with_rare(encoder, i) if rare else np.eye(n + 1, n)
+        rare = encoder._default_to_infrequent_mappings[i] if has_rare else None
+        own = np.arange(len(encoder.categories_[i])) if rare is None else rare
+        table = np.eye(own.max() + 1)[[*own, 0]]
+        table[-1] = 0.0  # for what is unknown
+        if rare is not None and encoder.handle_unknown in ("infrequent_if_exist", "warn"):
+            table[-1, -1] = 1.0
         if encoder.drop_idx_ is not None and encoder.drop_idx_[i] is not None:
             table = np.delete(table, int(encoder.drop_idx_[i]), axis=1)
         found.append(part.b.look_up(table, codes))
-    return _side_by_side(part, found)
+    return part.b.concat(found)
 
 
 def encode_ordinal(part: Part) -> Tensor:
@@ -125,58 +117,20 @@ def encode_ordinal(part: Part) -> Tensor:
         return convert_transformer(part)
     unknown = np.nan if encoder.unknown_value is None else float(encoder.unknown_value)
     for codes, known in zip(_find_all_codes(part), encoder.categories_, strict=True):
-        table = np.append(np.arange(len(known), dtype=np.float64), unknown)
-        table[[i for i, each in enumerate(known) if is_missing(each)]] = (
-            encoder.encoded_missing_value
-        )
+        table = np.array([*range(len(known)), unknown], np.float64)
+        table[:-1][[is_missing(each) for each in known]] = encoder.encoded_missing_value
         found.append(part.b.look_up(table[:, None], codes))
     return part.b.concat(found)
-
-
-def _with_rare(encoder: Any, i: int) -> Floats:
-    """What each category becomes if those that are rare share the last column."""
-    n, shared = len(encoder.categories_[i]), encoder._default_to_infrequent_mappings[i]
-    if shared is None:
-        return np.eye(n + 1, n)
-    width = int(shared.max()) + 1
-    table = np.vstack([np.eye(width)[shared], np.zeros(width)])
-    if encoder.handle_unknown in ("infrequent_if_exist", "warn"):
-        table[-1, -1] = 1.0
-    return table
 
 
 def _find_all_codes(part: Part) -> list[Tensor]:
     """The codes of each column; a sample without a known category is refused if need be."""
     b, found = part.b, []
     for column, known in zip(part.columns, part.estimator.categories_, strict=True):
-        found.append(find_codes(b, column, known))
+        found.append(b.codes(column, known))
         if part.estimator.handle_unknown == "error":
             b.refused.append(b.op("Equal", found[-1], len(known)))
     return found
-
-
-def find_codes(b: Builder, column: Tensor, known: Any) -> Tensor:
-    """The position of each value among the known ones, their number if it is none of them.
-
-    column: of shape (n, 1). The result has shape (n,).
-    """
-    values = list(np.asarray(known, dtype=object).ravel().tolist())
-    present = {each: i for i, each in enumerate(values) if not is_missing(each)}
-    if column.kind == TEXT:  # a missing text cannot enter a graph, so nothing compares equal to it
-        if not present or not all(isinstance(each, str) for each in present):
-            raise ExportError(f"a column of text was encoded as {shown(values[:5])}")
-        return b.positions(b.flat(column), present, len(values))
-    try:
-        numbers = np.array([float(each) if each in present else np.nan for each in values])
-    except (TypeError, ValueError) as error:
-        raise ExportError(f"a column of numbers was encoded as {shown(values[:5])}") from error
-    x, n = b.cast(column, "float64"), len(numbers)
-    same = b.op("Equal", x, numbers[None], width=n)
-    if np.isnan(numbers).any():
-        gap = b.op("And", b.op("IsNaN", x), np.isnan(numbers)[None], width=n)
-        same = b.op("Or", same, gap)
-    half = np.array([0, 0, 0, 1]), np.array(0.5)  # in a last column, for none of them
-    return b.highest(b.op("Pad", b.cast(same, "float64"), *half, width=n + 1))
 
 
 def read_tfidf(part: Part) -> Tensor:
@@ -200,9 +154,10 @@ def weigh(part: Part) -> Tensor:
         x = b.op("Mul", x, np.asarray(weights.idf_, np.float64)[None])
     if weights.norm is None:
         return x
-    is_l2 = weights.norm == "l2"
-    size = b.reduce("ReduceSumSquare" if is_l2 else "ReduceL1", x)
-    size = b.op("Sqrt", size) if is_l2 else size
+    if weights.norm == "l2":
+        size = b.op("Sqrt", b.reduce("ReduceSumSquare", x))
+    else:
+        size = b.reduce("ReduceL1", x)
     is_empty = b.op("Equal", size, 0.0)  # a text without a known word
     return b.op("Div", x, b.where(is_empty, 1.0, size))
 
@@ -236,19 +191,23 @@ SCALERS = {
     "MinMaxScaler": (("Mul", "scale_", ""), ("Add", "min_", "")),
     "MaxAbsScaler": (("Div", "scale_", ""),),
     "RobustScaler": (("Sub", "center_", "with_centering"), ("Div", "scale_", "with_scaling")),
+    "Binarizer": (("Greater", "threshold", ""),),
 }
 """What scalers do: an operation, the numbers they learned, and the option that switches it."""
+ROUNDED = ("StandardScaler", "Binarizer")  # whose numbers are rounded to their input's precision
 
 
 def scale(part: Part) -> Tensor:
-    """One of the `SCALERS`; the standard one rounds what it learned to its input's precision."""
-    b, scaler, x = part.b, part.estimator, _entering(part)
+    """One of the `SCALERS`."""
+    b, scaler, x = part.b, part.estimator, part.numbers
+    if not is_sparse(part.sample) and np.asarray(part.sample).dtype == np.float32:
+        x = b.cast(x, "float32")
     kind = type(scaler).__name__
     for op, learned, switch in SCALERS[kind]:
         if switch and not getattr(scaler, switch):
             continue
         by = np.atleast_1d(np.asarray(getattr(scaler, learned)))
-        by = by.astype(x.kind) if kind == "StandardScaler" else by
+        by = by.astype(x.kind) if kind in ROUNDED else by
         if op == "Div" and is_sparse(part.sample):  # for which scikit-learn multiplies
             op, by = "Mul", 1 / by
         wide = "float32" if by.dtype == x.kind == "float32" else "float64"
@@ -256,15 +215,3 @@ def scale(part: Part) -> Tensor:
     if getattr(scaler, "clip", False):
         x = b.op("Clip", x, *map(float, getattr(scaler, "feature_range", (-1, 1))))
     return b.cast(x, "float64")
-
-
-def binarize(part: Part) -> Tensor:
-    """A Binarizer: 1 above the threshold, 0 on it."""
-    above = part.b.op("Greater", _entering(part), float(part.estimator.threshold))
-    return part.b.cast(above, "float64")
-
-
-def _entering(part: Part) -> Tensor:
-    """The input in the precision that scikit-learn keeps."""
-    is_single = not is_sparse(part.sample) and np.asarray(part.sample).dtype == np.float32
-    return part.b.cast(part.numbers, "float32") if is_single else part.numbers

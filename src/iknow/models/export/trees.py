@@ -14,7 +14,7 @@ threshold falls into the same leaf as in the library.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -24,11 +24,11 @@ from onnx import numpy_helper
 from iknow.core.arrays import Floats, Floats32
 from iknow.errors import ExportError
 from iknow.metrics.metric import LEAVES
-from iknow.models.export.graph import Builder, Tensor
+from iknow.models.export.graph import TREES, Builder, Tensor
 from iknow.models.export.sklearn import Answer, Part
 from iknow.models.export.steps import encode_ordinal, select
+from iknow.models.trees import MOST_LEAVES
 
-MOST_LEAVES = 1 << 24
 NO_CHILD = -1
 COMPARE, IN = {"<=": 0, "<": 1}, 6  # ONNX's numbers for what a node asks
 SUM, AS_IT_IS = 1, 0  # and for what is made of the leaves
@@ -38,8 +38,7 @@ SUM, AS_IT_IS = 1, 0  # and for what is made of the leaves
 class Tree:
     """A tree of n nodes, each of whose arrays has shape (n,); node 0 is the root.
 
-    sets: the categories that go to the left, by the nodes that split by them. Their columns hold
-    whole numbers.
+    sets: by node the categories that go to the left; their columns hold whole numbers.
     """
 
     feature: NDArray[Any]  # the column that a node looks at
@@ -58,42 +57,32 @@ class Tree:
 
 @dataclass(frozen=True, eq=False)
 class Leaves:
-    """The leaves that samples fall into.
-
-    found: the leaf of each tree as its position among all leaves of all trees, of shape
-    (n, n_trees).
-    """
+    """The leaves that samples fall into."""
 
     b: Builder
     trees: Sequence[Tree]
-    found: Tensor
+    found: Tensor  # positions among all leaves of all trees, of shape (n, n_trees)
 
     @property
     def layers(self) -> dict[str, Tensor]:
         """The leaves as the library numbers them, of shape (n, n_trees), by their layer's name."""
-        numbers = np.concatenate([np.asarray(tree.numbers)[tree.leaves] for tree in self.trees])
-        return {LEAVES: self.b.look_up(numbers.astype(np.float32), self.found)}
+        return {LEAVES: self._look_up([tree.numbers for tree in self.trees], np.float32)}
 
-    def add_up(self, values: Sequence[Any]) -> Tensor:
+    def add_up(self, values: Sequence[Any], classes: Sequence[int] | None = None) -> Tensor:
         """Return the sums of what the leaves hold, of shape (n, n_values).
 
-        values: of each tree, by node, of shape (n_nodes, n_values).
+        values: of each tree, by node, of shape (n_nodes, n_values); or of shape (n_nodes,) if each
+        tree is for one of the classes, whose sums have shape (n, n_classes).
         """
-        held = self.b.look_up(self._by_leaf(values), self.found)
-        return self.b.op("ReduceSum", held, np.array([1]), keepdims=0)
-
-    def add_up_by_class(self, values: Sequence[Any], classes: Sequence[int]) -> Tensor:
-        """Return the sums for classes that have trees of their own, of shape (n, n_classes).
-
-        values: of each tree, by node, of shape (n_nodes,). classes: the class of each tree.
-        """
+        held = self._look_up(values, np.float64)
+        if classes is None:
+            return self.b.op("ReduceSum", held, np.array([1]), keepdims=0)
         owners = np.eye(max(classes) + 1)[np.asarray(classes)]
-        held = self.b.look_up(self._by_leaf(values), self.found)
         return self.b.op("MatMul", held, owners, width=owners.shape[1])
 
-    def _by_leaf(self, values: Sequence[Any]) -> Floats:
+    def _look_up(self, values: Sequence[Any], kind: type) -> Tensor:
         held = [np.asarray(v)[tree.leaves] for v, tree in zip(values, self.trees, strict=True)]
-        return np.concatenate(held).astype(np.float64)
+        return self.b.look_up(np.concatenate(held).astype(kind), self.found)
 
 
 def find_leaves(
@@ -128,9 +117,11 @@ def find_leaves(
     if sets:  # in the order of nodes, each ended by NaN
         members = [each for node in sorted(sets) for each in (*sets[node], np.nan)]
         tensors["membership_values"] = np.array(members, x.kind)
-    found = b.ensemble(
+    found = b.op(
+        TREES,
         x,
-        len(trees),
+        width=len(trees),
+        n_targets=len(trees),
         aggregate_function=SUM,
         post_transform=AS_IT_IS,
         tree_roots=(np.cumsum(asks) - 1)[roots],
@@ -168,34 +159,19 @@ def find_sklearn_leaves(part: Part, members: Sequence[Any], columns: Any = None)
     return find_leaves(part.b, trees, x)
 
 
-def shares_of(member: Any) -> Floats:
-    """The share of each class in each node of a tree, of shape (n_nodes, n_classes)."""
-    shares: Floats = member.tree_.value[:, 0, :]
-    return shares
-
-
 def read_forest(part: Part) -> Answer:
-    """A tree, or the mean of a forest's.
-
-    We add up first and divide then, as scikit-learn does, so that forests whose leaves are pure
-    come to the same ties.
-    """
+    """A tree, or the mean of a forest's."""
     members = getattr(part.estimator, "estimators_", [part.estimator])
     leaves = find_sklearn_leaves(part, members)
-    chances = leaves.add_up([shares_of(member) for member in members])
-    if len(members) > 1:
-        chances = part.b.op("Div", chances, float(len(members)))
-    return Answer(chances, layers=leaves.layers)
-
-
-LEAST = np.nextafter(0.0, -1.0)
+    total = leaves.add_up([member.tree_.value[:, 0] for member in members])
+    return Answer(part.b.mean([total], len(members)), layers=leaves.layers)
 
 
 def read_gradient_boosting(part: Part) -> Answer:
     """A GradientBoostingClassifier, whose trees add up to raw predictions.
 
-    Of two classes there is one column, whose sign is the answer; 0 is the second class, other than
-    on histograms.
+    Of two classes there is one column, whose sign is the answer; 0 is the second class, but the
+    first on histograms.
     """
     b, boosted = part.b, part.estimator
     if type(boosted.init_).__name__ not in ("DummyClassifier", "str"):
@@ -208,21 +184,10 @@ def read_gradient_boosting(part: Part) -> Answer:
     leaves = find_sklearn_leaves(part, members)
     held = [boosted.learning_rate * member.tree_.value[:, 0, 0] for member in members]
     start = np.asarray(boosted._raw_predict_init(part.sample), np.float64)[:1]
-    total = leaves.add_up_by_class(held, [*range(n_columns)] * n_rounds)
-    raw = b.op("Add", total, start)
-    # The numbers above the largest negative one are 0 and more.
-    belief = b.is_above(raw, LEAST) if raw.width == 1 else b.answer(raw)
-    return Answer(_chances(b, boosted.loss, raw), raw, belief, leaves.layers)
-
-
-def _chances(b: Builder, loss: str, raw: Tensor) -> Tensor:
-    """The probabilities that a loss makes of raw predictions, of shape (n, n_classes)."""
-    if raw.width != 1:
-        return b.op("Softmax", raw, axis=1)
-    return b.both_columns(b.sigmoid(b.op("Mul", raw, 2.0) if loss == "exponential" else raw))
-
-
-BITS = 32  # of each number that holds a part of a set
+    raw = b.op("Add", leaves.add_up(held, [*range(n_columns)] * n_rounds), start)
+    chances = b.chances(b.op("Mul", raw, 2.0) if boosted.loss == "exponential" else raw)
+    belief = b.answer(raw, np.nextafter(0.0, -1.0))  # above the largest number below 0
+    return Answer(chances, raw, belief, leaves.layers)
 
 
 def read_histograms(part: Part) -> Answer:
@@ -231,29 +196,24 @@ def read_histograms(part: Part) -> Answer:
     Categories come first, as their positions among those that were seen; a split sends a set of
     them to the left, and one that was never seen is missing.
     """
-    b, boosted = part.b, part.estimator
+    b, boosted, x = part.b, part.estimator, part.value
+    if boosted._preprocessor is not None:
+        is_category = np.asarray(boosted.is_categorical_)
+        encoder = boosted._preprocessor.named_transformers_["encoder"]
+        codes = encode_ordinal(select(part, np.flatnonzero(is_category)).of(encoder))
+        others = np.flatnonzero(~is_category)
+        x = b.concat([codes, *([select(part, others).numbers] if len(others) else [])])
     members = [member for each in boosted._predictors for member in each]
-    leaves = find_leaves(b, [_as_tree(member) for member in members], _entering(part))
+    leaves = find_leaves(b, [_as_tree(each) for each in members], replace(part, value=x).numbers)
     owners = [k for each in boosted._predictors for k in range(len(each))]
-    total = leaves.add_up_by_class([member.nodes["value"] for member in members], owners)
+    total = leaves.add_up([member.nodes["value"] for member in members], owners)
     raw = b.op("Add", total, np.asarray(boosted._baseline_prediction, np.float64).reshape(1, -1))
-    return Answer(_chances(b, boosted.loss, raw), raw, b.answer(raw))
-
-
-def _entering(part: Part) -> Tensor:
-    boosted = part.estimator
-    if boosted._preprocessor is None:
-        return part.numbers
-    is_category = np.asarray(boosted.is_categorical_)
-    encoder = boosted._preprocessor.named_transformers_["encoder"]
-    found = [encode_ordinal(select(part, np.flatnonzero(is_category)).of(encoder))]
-    if not is_category.all():
-        found.append(select(part, np.flatnonzero(~is_category)).numbers)
-    return part.b.concat(found)
+    return Answer(b.chances(raw), raw, b.answer(raw))
 
 
 def _as_tree(predictor: Any) -> Tree:
-    nodes, bits = predictor.nodes, predictor.raw_left_cat_bitsets
+    nodes, bits = predictor.nodes, predictor.raw_left_cat_bitsets.astype("<u4").view(np.uint8)
+    members = np.unpackbits(bits, axis=1, bitorder="little")
     is_leaf = nodes["is_leaf"].astype(bool)
     by_sets = np.flatnonzero((nodes["is_categorical"] == 1) & ~is_leaf)
     return Tree(
@@ -263,9 +223,5 @@ def _as_tree(predictor: Any) -> Tree:
         np.where(is_leaf, NO_CHILD, nodes["right"].astype(np.int64)),
         nodes["missing_go_to_left"].astype(bool),
         np.arange(len(nodes)),
-        {int(i): _members(bits[nodes["bitset_idx"][i]]) for i in by_sets},
+        {i: np.flatnonzero(members[nodes["bitset_idx"][i]]).tolist() for i in by_sets.tolist()},
     )
-
-
-def _members(bitset: Any) -> list[int]:
-    return [c for c in range(BITS * len(bitset)) if bitset[c // BITS] >> (c % BITS) & 1]

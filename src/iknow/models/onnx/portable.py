@@ -16,9 +16,10 @@ import numpy as np
 
 from iknow.core.arrays import Ints, Labels
 from iknow.core.codes import NO_BELIEF
+from iknow.core.text import name as shown_name
 from iknow.core.text import names
-from iknow.errors import InputError
-from iknow.models.export import BELIEF, LAYER, SCORES, cannot_export
+from iknow.errors import ExportError, InputError
+from iknow.models.export import BELIEF, LAYER, SCORES
 from iknow.models.inputs import Fields
 from iknow.models.model import Layer, Observation, check_layers, find_belief
 from iknow.models.numbers import as_pandas, is_sparse
@@ -33,7 +34,7 @@ def to_onnx(model: OnnxModel, layers: Sequence[str], inputs: Any) -> bytes:
     try:
         return model._file.with_weights()
     except Exception as error:  # of weights that cannot be read, or of more than 2 GB
-        raise cannot_export(model._name, error) from error
+        raise ExportError(f"{model._name} cannot become ONNX: {shown_name(error, 600)}") from error
 
 
 class PortableModel(OnnxModel):

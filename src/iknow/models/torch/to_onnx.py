@@ -25,7 +25,7 @@ from iknow.errors import ExportError, IknowError
 from iknow.models.export import BELIEF, LAYER, SCORES
 from iknow.models.inputs import Fields
 from iknow.models.network import ENTRANCE, MASK, find_mask
-from iknow.models.pooling import Pool, pool_places
+from iknow.models.pooling import pool_places
 from iknow.models.scores import find_output, split
 from iknow.models.torch import inputs as given
 from iknow.models.torch.layers import LayerReading, readable_parts
@@ -33,8 +33,6 @@ from iknow.models.torch.model import TorchModel
 from iknow.models.torch.passes import copy_at_rest, forward_pass
 
 SINGLE = "X"
-ROWS, MORE_ROWS = 2, 3  # to export with; 0 and 1 are often special
-LARGEST = (1 << 31) - 1  # bytes of a protobuf message
 LOGS = ("torch", "torch.onnx", "torch.export", "torch._export", "torch.fx", "onnxscript")
 
 
@@ -43,20 +41,19 @@ def to_onnx(model: TorchModel, layers: Sequence[str], inputs: Any) -> bytes:
     name = type(model.module).__name__
     if isinstance(model.module, torch.jit.ScriptModule):
         raise ExportError("TorchScript cannot become ONNX: give the module that it was made of")
-    # Two samples, or three if there are two, so that no comparison has as many.
-    rows = np.arange(MORE_ROWS if len(inputs) == ROWS else ROWS) % len(inputs)
+    # Two, or three if there are two, so that no comparison has as many; 0 and 1 may be special.
+    rows = np.arange(3 if len(inputs) == 2 else 2) % len(inputs)
     tensors = given.to_tensors(inputs[rows], model.module)[0]
-    names = name_inputs(tuple(tensors.arrays))
+    names = _name_inputs(tuple(tensors.arrays))
     last = _find_axes(model, layers, tensors)
     try:
         with _quiet():
             readout = Readout(model, last, tensors)
     except Exception as error:  # of a module that cannot be copied
         raise ExportError(f"{name} cannot be copied: {shown_name(error, 500)}") from error
-    examples = tuple(_as_numpy_has_it(each.cpu()) for each in tensors.arrays.values())
     try:
         with _quiet(), torch.no_grad():
-            content = _export(readout, examples, names, [f"{LAYER}{layer}" for layer in layers])
+            content = _export(readout, tensors, names, [f"{LAYER}{layer}" for layer in layers])
     except IknowError:
         raise
     except Exception as error:  # the exporter may raise anything
@@ -65,12 +62,12 @@ def to_onnx(model: TorchModel, layers: Sequence[str], inputs: Any) -> bytes:
             f"depend on its data. {_in_a_line(error)}. If you can export it yourself, wrap the "
             ".onnx file instead"
         ) from error
-    if len(content) > LARGEST:
+    if len(content) >= 1 << 31:  # bytes of a protobuf message
         raise ExportError(f"{name} takes more than 2 GB as ONNX, which no such file can")
     return content
 
 
-def name_inputs(names: Sequence[str]) -> list[str]:
+def _name_inputs(names: Sequence[str]) -> list[str]:
     """Names in the graph of inputs by name or by position; X, or X0, X1, ... for positions."""
     if len(names) == 1 and names[0].isdigit():
         return [SINGLE]
@@ -82,12 +79,9 @@ def name_inputs(names: Sequence[str]) -> list[str]:
 
 
 class Readout(nn.Module):
-    """The scores and some layers of a torch module, for its inputs by position.
+    """The scores and some layers of a torch module, copied to the CPU, for inputs by position.
 
-    Args:
-        model: The adapter. Its module is copied to the CPU, in eval mode.
-        features_last: By layer, whether its last axis holds the features.
-        tensors: A few samples as the module takes them.
+    features_last: by layer, whether its last axis holds the features. tensors: a few samples.
     """
 
     def __init__(self, model: TorchModel, features_last: dict[str, bool], tensors: Fields) -> None:
@@ -115,26 +109,14 @@ class Readout(nn.Module):
         scores = _as_columns(output, split(self._model.scores)[1])
         found |= {"output": scores, **{layer: read[0] for layer, read in reading.found.items()}}
         mask = fields.arrays.get(MASK)
-        mask = mask if mask is not None and mask.ndim == 2 else None
         results = [scores]
         for layer, last in self._features_last.items():
-            pooled = pool(pooling.of(layer), found[layer], features_last=last, mask=mask)
-            results.append((pooled if pooled.ndim > 1 else pooled[:, None]).flatten(1))
+            way, values = pooling.of(layer), found[layer]
+            if isinstance(way, str) and values.ndim > 2:
+                seen = mask != 0 if last and mask is not None and mask.ndim == 2 else None
+                values = pool_places(way, values, features_last=last, seen=seen)
+            results.append((values if values.ndim > 1 else values[:, None]).flatten(1))
         return tuple(each if each.dtype == torch.float64 else each.float() for each in results)
-
-
-def pool(
-    way: Pool | None, values: Tensor, *, features_last: bool = True, mask: Tensor | None = None
-) -> Tensor:
-    """What `Pooling` makes of the activations of a layer, with torch's operations.
-
-    mask: of shape (n, tokens), 0 for tokens that are padding.
-    """
-    if not isinstance(way, str) or values.ndim < 3:
-        return values
-    seen = None if mask is None or not features_last else mask != 0
-    pooled: Tensor = pool_places(way, values, features_last=features_last, seen=seen)
-    return pooled
 
 
 def _find_axes(model: TorchModel, layers: Sequence[str], tensors: Fields) -> dict[str, bool]:
@@ -185,30 +167,24 @@ def _keep(tensor: Tensor, what: str) -> Tensor:
     return tensor.clone()
 
 
-def _as_numpy_has_it(tensor: Tensor) -> Tensor:
-    """An example of a graph's input; half precision is single there, and cast inside."""
-    return tensor.float() if tensor.is_floating_point() and tensor.element_size() < 4 else tensor
-
-
-def _export(
-    readout: Readout, examples: tuple[Tensor, ...], names: list[str], layers: list[str]
-) -> bytes:
+def _export(readout: Readout, tensors: Fields, names: list[str], layers: list[str]) -> bytes:
     """A graph of any number of samples, and of any length of token numbers and their masks."""
-    auto, shapes = torch.export.Dim.AUTO, []
-    for each in examples:
+    auto, shapes, examples = torch.export.Dim.AUTO, [], []
+    for each in tensors.arrays.values():
         has_tokens = each.ndim == 2 and not each.is_floating_point()
         shapes.append({0: auto, 1: auto} if has_tokens else {0: auto})
+        is_half = each.is_floating_point() and each.element_size() < 4  # single outside the graph
+        examples.append(each.cpu().float() if is_half else each.cpu())
     program = torch.onnx.export(
         readout,
-        examples,
+        tuple(examples),
         dynamo=True,
         input_names=names,
         output_names=[SCORES, *layers],
         dynamic_shapes=(tuple(shapes),),
         verbose=False,
     )
-    if program is None:
-        raise ExportError("torch.onnx.export returned nothing")
+    assert program is not None  # as dynamo=True
     return bytes(program.model_proto.SerializeToString())
 
 
