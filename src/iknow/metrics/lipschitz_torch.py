@@ -21,14 +21,13 @@ What a forward reads from elsewhere (globals, settings, the environment) counts 
 from __future__ import annotations
 
 import copy
-import io
 import logging
 import math
 import operator
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager, redirect_stderr
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, cached_property, partial
 from typing import Any
@@ -36,6 +35,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.export import _trace
 from torch.nn.modules import module as torch_module
 
 from iknow.core.robustness import Sensitivity
@@ -157,10 +158,8 @@ def sensitivities(
             given = _input(tuple(input_shape), arithmetic)
             return {"input": _along(arithmetic).sensitivity(given)}
         arithmetic = arithmetic_of(module)
-        graph, along = (
-            read_graph(module, tuple(input_shape), layers, arithmetic),
-            _along(arithmetic),
-        )
+        graph = read_graph(module, tuple(input_shape), layers, arithmetic)
+        along = _along(arithmetic)
         bounds = {name: along.sensitivity(graph.layers[name]) for name in layers}
         if adapter is not None and probe is not None:
             compare(adapter(copy.deepcopy(module)), graph, bounds, probe)
@@ -214,10 +213,11 @@ def read_graph(
         if layer.removesuffix(ENTRANCE) not in names:
             raise LayerError(f"{kind} has no layer {layer!r}")
     _check_parts(module)
-    rows = torch.randn(3, *shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    rows *= torch.tensor([1, 30, 1e-3]).reshape(3, *[1] * len(shape))
+    rows = torch.randn(5, *shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    rows *= torch.tensor([1, 30, 1e-3, 1e4, 1e-7]).reshape(5, *[1] * len(shape))
     batches = (rows, rows[:1], rows[1:2])
-    seen = _run(_marked(copy.deepcopy(module).cpu().double(), wanted), batches)
+    exact = _marked(copy.deepcopy(module).cpu().double(), wanted)
+    seen = _run(exact, batches)
     own = _marked(copy.deepcopy(module), wanted)
     whole = {"input", "output"} - names
     graph, alone = (
@@ -231,6 +231,11 @@ def read_graph(
             values = found.get(layer, [batch] if layer in whole else [])
             if len(values) != 1 or not bool((values[0] - value).norm() <= 1e-5 * value.norm()):
                 raise LayerError(f"layer {layer!r} of {kind} differs from its exported graph")
+    try:  # while torch follows a forward, that may skip code which looks at values
+        with FakeTensorMode(allow_non_fake_inputs=True) as without_values:
+            exact(without_values.from_tensor(rows))
+    except Exception as error:  # the user's code may raise anything
+        raise LayerError(f"the forward of {kind} may depend on the values it sees") from error
     return graph
 
 
@@ -352,15 +357,15 @@ def _export(network: nn.Module, shape: Shape, n: int) -> Any:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without torch's own words, on stderr, about what it cannot export."""
-    log = logging.getLogger("torch._guards")
-    before = log.level
+    """Without torch's own words about what it cannot export: a log, and prints of its tracer."""
+    log, tracer = logging.getLogger("torch._guards"), vars(_trace)
+    before, tracer["print"] = log.level, lambda *_, **__: None
     log.setLevel(logging.CRITICAL)
     try:
-        with redirect_stderr(io.StringIO()):
-            yield
+        yield
     finally:
         log.setLevel(before)
+        del tracer["print"]
 
 
 class Graph:
