@@ -163,7 +163,7 @@ class Affine:
     terms: 0 if it only moves numbers.
     """
 
-    terms: Callable[[Call], int]
+    terms: int | Callable[[Call], int]
     offset: tuple[str, ...] = ()
     factors: tuple[str, ...] = ()
 
@@ -200,16 +200,12 @@ def _adaptive_terms(call: Call) -> int:
     return math.prod(n_in // n_out + 2 for n_in, n_out in ends) + 4
 
 
-def _few(_call: Call) -> int:
-    return 4
-
-
 DENSE = Affine(lambda call: int(call["weight"][0].numel()) + 1, ("bias",), ("weight",))
 TRANSPOSED = Affine(
     lambda call: int(call["weight"][:, 0].numel()) // call["groups"] + 1, ("bias",), ("weight",)
 )
 AVERAGE = Affine(lambda call: math.prod(call.sides("kernel_size")) + 4)
-ADDED, TIMES = Affine(_few, ("constant",)), Affine(_few, (), ("constant",))
+ADDED, TIMES = Affine(4, ("constant",)), Affine(4, (), ("constant",))
 CONVOLUTIONS = {
     **{f"conv{n}d.{kind}": DENSE for n in (1, 2, 3) for kind in ("default", "padding")},
     "conv_transpose1d.default": TRANSPOSED,
@@ -220,15 +216,15 @@ AFFINE: dict[str, Affine] = {
     "linear.default": DENSE,
     **CONVOLUTIONS,
     # A root, a division, products and sums: a few of each.
-    BATCH_NORM: Affine(lambda _: 16, ("bias", "running_mean"), ("weight",)),
+    BATCH_NORM: Affine(16, ("bias", "running_mean"), ("weight",)),
     **{f"avg_pool{n}d.default": AVERAGE for n in (1, 2, 3)},
     **{f"adaptive_avg_pool{n}d.default": Affine(_adaptive_terms) for n in (1, 2, 3)},
-    "pad.default": Affine(lambda _: 0, ("value",)),
-    "pixel_shuffle.default": Affine(lambda _: 0),
+    "pad.default": Affine(0, ("value",)),
+    "pixel_shuffle.default": Affine(0),
     **dict.fromkeys(("add.Tensor", "sub.Tensor"), ADDED),
     **dict.fromkeys(("mul.Tensor", "div.Tensor"), TIMES),
-    "rsub.Scalar": Affine(_few, ("other",)),
-    "neg.default": Affine(lambda _: 0),
+    "rsub.Scalar": Affine(4, ("other",)),
+    "neg.default": Affine(0),
 }
 
 
@@ -312,7 +308,7 @@ def affine_noise(call: Call, arithmetic: Arithmetic) -> Noise:
         if call.name == "div.Tensor" and _smallest(call["other"]) < arithmetic.smallest:
             raise LayerError("it divides by numbers so small that they lose digits")
         absolute = nonnegative_norm(affine.absolute(call), call.shape)
-    n_terms = affine.terms(call)
+    n_terms = _value(affine.terms, call)
     gamma = arithmetic.of_sum(n_terms) if n_terms else arithmetic.unit
     n_in, n_out = math.prod(call.shape), math.prod(call.output)
     small = absolute * math.sqrt(n_in) + (n_terms + 4) * math.sqrt(n_out)
@@ -412,85 +408,71 @@ def _largest(values: Any, otherwise: float) -> float:
     return otherwise if values is None else float(values.abs().max())
 
 
-def _limits(*names: str) -> Callable[[Call], tuple[float, float]]:
+def _value(fact: Any, call: Call) -> Any:
+    return fact(call) if callable(fact) else fact
+
+
+def _limits(call: Call) -> tuple[float, float]:
     """The size of limits, which are rounded to the dtype."""
-
-    def size(call: Call) -> tuple[float, float]:
-        given = [abs(call[name]) for name in names if call[name] is not None]
-        return 0.0, max((limit for limit in given if math.isfinite(limit)), default=0.0)
-
-    return size
+    given = [abs(v) for k, v in call.arguments.items() if k[:3] in ("min", "max") and v is not None]
+    return 0.0, max(filter(math.isfinite, given), default=0.0)
 
 
 def _exponential(call: Call) -> tuple[float, float]:
     return 1.0, 2 * (1 + abs(call["alpha"]))
 
 
-@dataclass(frozen=True)
-class Function:
-    """Any other operation: its constant, and the (A, K) of its rounding if it is elementwise."""
-
-    constant: Callable[[Call], float]
-    size: Callable[[Call], tuple[float, float]] | None = None
+def _smooth(call: Call) -> tuple[float, float]:
+    """For a function through 0, right up to units in the last place of its steepest slope."""
+    return 2 * max(1.0, _value(FUNCTIONS[call.name][0], call)), 0.0
 
 
-def _function(constant: float | Callable[[Call], float], a: float, k: float = 0.0) -> Function:
-    return Function(constant if callable(constant) else lambda _: constant, lambda _: (a, k))
-
-
-def _smooth(find: float | Callable[[Call], float]) -> Function:
-    """A function through 0, right up to units in the last place of its steepest slope."""
-    constant = find if callable(find) else lambda _: find
-    return Function(constant, lambda call: (2 * max(1.0, constant(call)), 0.0))
-
-
-FUNCTIONS: dict[str, Function] = {
-    "relu.default": _function(1.0, 0.0),
-    "hardtanh.default": Function(lambda _: 1.0, _limits("min_val", "max_val")),
-    "clamp.default": Function(lambda _: 1.0, _limits("min", "max")),
-    "tanh.default": _function(1.0, 0.0, 2.0),
-    "sigmoid.default": _function(0.25, 0.0, 2.0),
-    "hardsigmoid.default": _function(1 / 6, 0.0, 2.0),
-    "log_sigmoid.default": _function(1.0, 1.0, 2.0),
-    "hardswish.default": _smooth(1.5),
-    "silu.default": _smooth(1.0998394),  # the largest slope, at x = 2.3994, rounded up
-    "mish.default": _smooth(1.0884982),  # the largest slope, at x = 1.4906, rounded up
-    "gelu.default": _smooth(_gelu),
-    "leaky_relu.default": _smooth(lambda call: max(1.0, abs(call["negative_slope"]))),
-    "rrelu.default": _smooth(lambda call: max(1.0, abs(call["lower"] + call["upper"]) / 2)),
-    "prelu.default": _smooth(lambda call: max(1.0, _largest(call["weight"], 1.0))),
+FUNCTIONS: dict[str, tuple[Any, Any]] = {
+    "relu.default": (1.0, (0.0, 0.0)),
+    **dict.fromkeys(("hardtanh.default", "clamp.default"), (1.0, _limits)),
+    "tanh.default": (1.0, (0.0, 2.0)),
+    "sigmoid.default": (0.25, (0.0, 2.0)),
+    "hardsigmoid.default": (1 / 6, (0.0, 2.0)),
+    "log_sigmoid.default": (1.0, (1.0, 2.0)),
+    "hardswish.default": (1.5, _smooth),
+    "silu.default": (1.0998394, _smooth),  # the largest slope, at x = 2.3994, rounded up
+    "mish.default": (1.0884982, _smooth),  # the largest slope, at x = 1.4906, rounded up
+    "gelu.default": (_gelu, _smooth),
+    "leaky_relu.default": (lambda call: max(1.0, abs(call["negative_slope"])), _smooth),
+    "rrelu.default": (lambda call: max(1.0, abs(call["lower"] + call["upper"]) / 2), _smooth),
+    "prelu.default": (lambda call: max(1.0, _largest(call["weight"], 1.0)), _smooth),
     # Scale times alpha, just below 0.
-    "selu.default": _function(1.0507009873554805 * 1.6732632423543772, 1.1, 4.0),
-    "elu.default": Function(lambda call: max(1.0, abs(call["alpha"])), _exponential),
-    "celu.default": Function(lambda _: 1.0, _exponential),
-    "softplus.default": Function(lambda _: 1.0, lambda call: (1.0, 2 / abs(call["beta"]))),
-    **{f"max_pool{n}d.default": _function(_max_pool, 0.0) for n in (1, 2, 3)},
-    **{f"adaptive_max_pool{n}d.default": _function(_max_pool, 0.0) for n in (1, 2, 3)},
+    "selu.default": (1.0507009873554805 * 1.6732632423543772, (1.1, 4.0)),
+    "elu.default": (lambda call: max(1.0, abs(call["alpha"])), _exponential),
+    "celu.default": (1.0, _exponential),
+    "softplus.default": (1.0, lambda call: (1.0, 2 / abs(call["beta"]))),
+    **{f"max_pool{n}d.default": (_max_pool, (0.0, 0.0)) for n in (1, 2, 3)},
+    **{f"adaptive_max_pool{n}d.default": (_max_pool, (0.0, 0.0)) for n in (1, 2, 3)},
     # The Jacobian diag(p) - ppᵀ has absolute row sums 2p(1 - p), largest at p = 1/2.
-    "softmax.int": Function(lambda _: 0.5),
+    "softmax.int": (0.5, None),
     # The norm of the Jacobian I - 1pᵀ is convex in p, so its maximum is at a vertex.
-    "log_softmax.int": Function(lambda call: math.sqrt(call.shape[_axis(call) - 1])),
-    "layer_norm.default": Function(_norm_of_samples),
-    "group_norm.default": Function(_norm_of_samples),
+    "log_softmax.int": (lambda call: math.sqrt(call.shape[_axis(call) - 1]), None),
+    **dict.fromkeys(("layer_norm.default", "group_norm.default"), (_norm_of_samples, None)),
 }
+"""Any other operation: its constant, and the (A, K) of its rounding if it is elementwise."""
 
 
 def constant_of(call: Call, jumps: bool) -> float:
     """The Lipschitz constant of a function; jumps: whether it may jump."""
     if not jumps and jump_of(call) > LARGEST_JUMP:
         raise LayerError(f"it jumps by {jump_of(call):.1e} at its threshold {call['threshold']}")
-    constant = FUNCTIONS[call.name].constant(call)
+    constant: float = _value(FUNCTIONS[call.name][0], call)
     if not constant < math.inf:  # also false for NaN
         raise LayerError(f"its Lipschitz constant is {constant}")
     return constant
 
 
 def function_noise(call: Call, arithmetic: Arithmetic) -> Noise:
-    largest, size = torch.finfo(arithmetic.dtype).max, FUNCTIONS[call.name].size
+    largest, size = torch.finfo(arithmetic.dtype).max, _value(FUNCTIONS[call.name][1], call)
     constant, root = constant_of(call, True), math.sqrt(math.prod(call.output))
     small = 8 * (1 + constant) * arithmetic.smallest
     if size is not None:
-        a, k = size(call)
+        a, k = size
         fixed = root * (ULPS * arithmetic.unit * k + small + jump_of(call))
         peak = 4 * max(1.0, constant)
         return Noise(ULPS * arithmetic.unit * a, fixed, peak, 8 * (1 + k), False, largest)
