@@ -42,22 +42,9 @@ from torch.nn.modules import module as torch_module
 from iknow.core.robustness import Sensitivity
 from iknow.errors import InputError, LayerError
 from iknow.locking import fork_waits_for
+from iknow.metrics import lipschitz_aten as aten
 from iknow.metrics.lipschitz import Node, Noise, Propagation
-from iknow.metrics.lipschitz_aten import (
-    AFFINE,
-    FUNCTIONS,
-    SAME,
-    Arithmetic,
-    Call,
-    Shape,
-    affine_noise,
-    arithmetic_of,
-    check_call,
-    constant_of,
-    function_noise,
-    input_dtype,
-    run_norm,
-)
+from iknow.metrics.lipschitz_aten import Arithmetic, Call, Shape
 
 ROWS = 8
 MANY = 11  # samples of an example batch: a number that no axis of a sample is likely to have
@@ -109,7 +96,7 @@ def lipschitz_constants(
     """
     with torch.inference_mode(False), torch.no_grad():
         graph = read_graph(module, tuple(input_shape), layers, start=start)
-        along = Propagation(run_norm, None if start is None else graph.layers[start])
+        along = Propagation(aten.run_norm, None if start is None else graph.layers[start])
         if layers is None:
             known = graph.layers.items()
             layers = [
@@ -154,10 +141,10 @@ def sensitivities(
     with torch.inference_mode(False), torch.no_grad():
         if list(layers) == ["input"] and "input" not in dict(module.named_modules()):
             # Whatever the module is, `TorchModel` only casts the input to its dtype.
-            arithmetic = Arithmetic(input_dtype(module))
+            arithmetic = Arithmetic(aten.input_dtype(module))
             given = _input(tuple(input_shape), arithmetic)
             return {"input": _along(arithmetic).sensitivity(given)}
-        arithmetic = arithmetic_of(module)
+        arithmetic = aten.arithmetic_of(module)
         graph = read_graph(module, tuple(input_shape), layers, arithmetic)
         along = _along(arithmetic)
         bounds = {name: along.sensitivity(graph.layers[name]) for name in layers}
@@ -168,10 +155,10 @@ def sensitivities(
 
 def _along(arithmetic: Arithmetic) -> Propagation:
     """Propagation up to what is stored in float32, into which all dtypes but one fit."""
-    if arithmetic.dtype != torch.float64:
-        return Propagation(run_norm)
+    cast = Arithmetic(torch.float32).of_cast
+    is_cast = arithmetic.dtype == torch.float64
     return Propagation(
-        run_norm, stored=lambda node: Arithmetic(torch.float32).of_cast(node.n_values)
+        aten.run_norm, stored=lambda node: cast(node.n_values) if is_cast else Noise()
     )
 
 
@@ -253,13 +240,9 @@ def _check_parts(network: nn.Module) -> None:
         if not all(getattr(hook, "__module__", "") == OWN_HOOKS for hook in hooks):
             raise LayerError(f"{what} has a hook, which may change values")
         for key, tensor in (*part._parameters.items(), *part._buffers.items()):
-            if tensor is not None and not _is_plain(tensor):
+            plain = type(tensor) in PLAIN_TENSORS and tensor.layout == torch.strided
+            if tensor is not None and (not plain or tensor.is_quantized or tensor.is_complex()):
                 raise LayerError(f"{what} has {key!r}, which is not a plain real tensor")
-
-
-def _is_plain(tensor: Tensor) -> bool:
-    plain = type(tensor) in PLAIN_TENSORS and tensor.layout == torch.strided
-    return plain and not tensor.is_quantized and not tensor.is_complex()
 
 
 def _marked(network: nn.Module, layers: Set[str]) -> nn.Module:
@@ -334,7 +317,7 @@ def _export(network: nn.Module, shape: Shape, n: int) -> Any:
         wanted = ".".join(map(str, OLDEST_TORCH))
         raise LayerError(f"bounds of hidden layers need torch {wanted}; got {torch.__version__}")
     like = next(network.parameters(), next(network.buffers(), torch.empty(0)))
-    example = torch.zeros(n, *shape, dtype=input_dtype(network), device=like.device)
+    example = torch.zeros(n, *shape, dtype=aten.input_dtype(network), device=like.device)
     sizes = None if n == 1 else ({0: torch.export.Dim("batch")},)
     with _exporting, _quiet(), warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
@@ -469,7 +452,7 @@ class Graph:
         if node.target is operator.getitem and node.args[1] == 0:  # a pool's or norm's first result
             return self._nodes[node.args[0]]
         name, output = str(node.target).removeprefix("aten."), self._sample(node)
-        if name in SAME:
+        if name in aten.SAME:
             return self._add(node, "same", node.args[:1], lambda y: y.reshape(len(y), *output))
         given = _arguments(node)
         moving = [key for key, value in given.items() if self._is_moving(value)]
@@ -484,16 +467,16 @@ class Graph:
             small *= 4 * arithmetic.smallest
             noise = partial(Noise, 2 * arithmetic.unit, small)
             return self._add(node, "sum", values, node.target, noise=noise)
-        if name in AFFINE.keys() | FUNCTIONS.keys() and len(moving) == 1:
+        if name in aten.AFFINE.keys() | aten.FUNCTIONS.keys() and len(moving) == 1:
             values = [given.pop(moving[0])]
             others = {key: self._in_float64(other) for key, other in given.items()}
             call = Call(name, node.target, moving[0], others, self._sample(values[0]), output)
-            check_call(call)
-            if name in AFFINE:
-                noise = partial(affine_noise, call, arithmetic)
+            aten.check_call(call)
+            if name in aten.AFFINE:
+                noise = partial(aten.affine_noise, call, arithmetic)
                 return self._add(node, "affine", values, call, noise=noise, linear=call)
-            noise = partial(function_noise, call, arithmetic)
-            constant = partial(constant_of, call, self._arithmetic is not None)
+            noise = partial(aten.function_noise, call, arithmetic)
+            constant = partial(aten.constant_of, call, self._arithmetic is not None)
             return self._add(node, "function", values, call, noise=noise, lipschitz=constant)
         raise LayerError(f"torch's {name.partition('.')[0]} is not supported in {_what(node)}")
 
