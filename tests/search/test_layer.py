@@ -21,9 +21,9 @@ from iknow.metrics import (
     Weighted,
     Whitened,
     register_metric,
-    registry,
     weighted_metric,
 )
+from iknow.metrics.metric import METRICS as REGISTERED
 from iknow.models.precomputed import PrecomputedModel
 from iknow.search.cells import CpuIndex
 from iknow.search.index import Index
@@ -113,7 +113,7 @@ def test_a_metric_of_ones_own_survives_its_bundle_once_it_is_registered(data, tm
         classifier.save(path)
         loaded = EpistemicClassifier.load(path)
     finally:
-        del registry.METRICS["Shrunk"]
+        del REGISTERED["Shrunk"]
     assert loaded.metric == Shrunk(2)
     assert_same_evidence(loaded.assess(asked).evidence["a"], classifier.assess(asked).evidence["a"])
     with pytest.raises(BundleError, match="no metric is registered as 'Shrunk'"):

@@ -42,19 +42,14 @@ NEARNESS, CLARITY, CONFIDENCE = "nearness", "clarity", "confidence"
 class Voice:
     """One thing that is said about a sample, ranked among reference samples.
 
-    Attributes:
-        name: What it measures: "nearness", "clarity" or "confidence".
-        layer: Where; None for the model as a whole.
-        reference: Its values of n reference samples, ascending, of shape (n,).
-        budget: The share of ordinary data that it may hold back at most, in (0, 1].
-        kind: "what" if it tells what a sample is, which is IMK where it says little; "seen" if it
-            tells whether anything like it was seen, IDK where it says little.
+    kind: "what" if it tells what a sample is, which is IMK where it says little; "seen" if it tells
+    whether anything like it was seen, IDK where it says little.
     """
 
-    name: str
-    layer: str | None
-    reference: Floats
-    budget: float = 1.0
+    name: str  # what it measures: "nearness", "clarity" or "confidence"
+    layer: str | None  # where; None for the model as a whole
+    reference: Floats  # its values of n reference samples, ascending, of shape (n,)
+    budget: float = 1.0  # the share of ordinary data that it may hold back at most, in (0, 1]
     kind: Literal["what", "seen"] = "what"
 
     def __post_init__(self) -> None:
@@ -81,17 +76,11 @@ class Voice:
 
 @dataclass(frozen=True, eq=False)
 class Levels:
-    """A path through all settings, fixed by what voices say about the same reference samples.
+    """A path through all settings, fixed by what voices say about the same reference samples."""
 
-    Attributes:
-        voices: Layer by layer, nearness before clarity, confidence last.
-        quorum: That counted.
-        from_probabilities: Whether the model's scores are probabilities, for `log_odds`.
-    """
-
-    voices: tuple[Voice, ...]
-    quorum: Quorum = ONE
-    from_probabilities: bool = False
+    voices: tuple[Voice, ...]  # layer by layer, nearness before clarity, confidence last
+    quorum: Quorum = ONE  # that counted
+    from_probabilities: bool = False  # whether the model's scores are, for `log_odds`
 
     def __post_init__(self) -> None:
         sizes = {len(voice.reference) for voice in self.voices}
@@ -119,8 +108,7 @@ class Levels:
     def only(self, layers: Collection[str]) -> Levels | None:
         """The path through some of the layers; None if it goes through none of them."""
         kept = tuple(v for v in self.voices if v.layer is None or v.layer in layers)
-        path = replace(self, voices=kept) if kept else None
-        return path if path is not None and path.layers else None
+        return replace(self, voices=kept) if any(v.layer is not None for v in kept) else None
 
     def ranks(self, evidence: Mapping[str, Contrast], confidence: Floats | None) -> Floats:
         """What each voice says about n samples, of shape (n, n_voices); the level is the smallest.

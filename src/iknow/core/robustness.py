@@ -59,12 +59,7 @@ class Sensitivity:
     relative_rounding: float = 0.0
 
     def off(self, lengths: Any = 0.0, sizes: Any = 0.0) -> Any:
-        """Return how far H(x) can be from h(x).
-
-        Args:
-            lengths: ℓ2 lengths of the inputs x, of shape (n,).
-            sizes: ℓ2 lengths of their activations H(x), of shape (n,).
-        """
+        """How far H(x) can be from h(x), given `lengths`, |x|₂, and `sizes`, |H(x)|₂, both (n,)."""
         fixed = self.rounding + self.rounding_per_length * lengths
         return fixed + self.relative_rounding * sizes
 

@@ -156,20 +156,15 @@ class DiskIndex(RowIndex):
 
 
 class Table(NamedTuple):
-    """What is known of each block.
+    """What is known of each of n blocks. A slot is a place in the order of the blocks."""
 
-    starts: its first slot, a place in the order of the blocks, and, last, their number: shape
-    (n_blocks + 1,). classes: its class, (n_blocks,). centers: (n_blocks, n_features). units,
-    errors, radii: s, e and R, (n_blocks,). size: rows of the largest.
-    """
-
-    starts: Ints
-    classes: Ints
-    centers: Floats32
-    units: Floats
-    errors: Floats
-    radii: Floats
-    size: int
+    starts: Ints  # its first slot and, last, the number of slots: (n + 1,)
+    classes: Ints  # (n,)
+    centers: Floats32  # c, (n, n_features)
+    units: Floats  # s, (n,)
+    errors: Floats  # e, (n,)
+    radii: Floats  # R, (n,)
+    size: int  # rows of the largest
 
 
 Chunk = tuple[int, list[tuple[int, slice]], LowerBounds]
@@ -268,25 +263,18 @@ class CodedRows:
 
 
 class DiskLimits(NamedTuple):
-    """How far n queries look, and which rows may matter.
-
-    belief, own, other: as in `Scope`. within, nearest: of other classes, no row beyond both the
-    horizon and the nearest of them is wanted, (n,). upper: upper bounds on the distances to the
-    nearest few of each class, ascending, (n, n_classes, m). any: of all classes, (n, k). found,
-    low, n_found: queries and slots of rows that may matter, (capacity, 2), lower bounds on their
-    distances, and how many there are, (1,).
-    """
+    """How far n queries look, and which rows may matter. belief, own, other: as in `Scope`."""
 
     belief: Ints
     own: int
     other: int
-    within: Floats
-    nearest: Floats
-    upper: Floats
-    any: Floats
-    found: Ints
-    low: Floats
-    n_found: Ints
+    within: Floats  # the horizon, (n,): no row of another class beyond it and `nearest` is wanted
+    nearest: Floats  # of other classes, (n,)
+    upper: Floats  # bounds on the distances to the nearest of each class, ascending: (n, C, m)
+    any: Floats  # the same of all classes, (n, k)
+    found: Ints  # queries and slots of rows that may matter, (capacity, 2)
+    low: Floats  # lower bounds on their distances, (capacity,)
+    n_found: Ints  # how many there are, (1,)
 
     def reach(self, query: Ints, code: Any) -> Any:
         """How far a row of a class may be from a query to matter now."""

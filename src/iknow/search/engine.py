@@ -30,42 +30,30 @@ MANY = 64  # so many columns are ranked at once
 
 
 class Groups(NamedTuple):
-    """Successive blocks in groups: those of each class, or all of them.
+    """Successive blocks in groups: those of each class, or all of them."""
 
-    starts: the first block of each group and, last, the number of blocks. ranks: the group of each
-    block, of shape (n_blocks,). smallest, largest: how many blocks a group has.
-    """
-
-    starts: Any
-    ranks: Any
-    smallest: int
-    largest: int
+    starts: Any  # the first block of each group and, last, the number of blocks
+    ranks: Any  # the group of each block, of shape (n_blocks,)
+    smallest: int  # how many blocks a group has at least
+    largest: int  # and at most
 
 
 class Found(NamedTuple):
-    """The nearest rows of each class for n queries, in arrays of a library.
+    """The nearest rows of each class for n queries, by (distance, number), in arrays of `xp`."""
 
-    distances, numbers: of shape (m, n_classes, n), by (distance, number); inf and NO_ROW past the
-    last row. neighbors: the k smallest distances of all, of shape (k, n).
-    """
-
-    distances: Any
-    numbers: Any
-    neighbors: Any
+    distances: Any  # of shape (m, n_classes, n); inf past the last row
+    numbers: Any  # of the same shape; NO_ROW past the last row
+    neighbors: Any  # the k smallest distances of all, of shape (k, n)
 
 
 class Blocks(ABC):
-    """Rows in blocks: where they lie and who computes.
+    """Rows in blocks: where they lie and who computes."""
 
-    xp: the library. bytes_of_candidates: for measured rows at any time. size: rows of a block.
-    by_class: the groups to search, only of classes with rows. as_one: all blocks in one.
-    """
-
-    xp: Any
-    bytes_of_candidates: int
-    size: int
-    by_class: Groups
-    as_one: Groups
+    xp: Any  # the library
+    bytes_of_candidates: int  # for measured rows at any time
+    size: int  # rows of a block
+    by_class: Groups  # to search, only of classes with rows
+    as_one: Groups  # all blocks in one
 
     def group(self, counts: Any) -> None:
         """Set the groups. counts: how many blocks each class with rows has, of shape (n,)."""

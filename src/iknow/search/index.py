@@ -67,9 +67,7 @@ class RowIndex(ABC):
         if not ((codes[1:] > codes[:-1]) | (same & higher)).all():
             order = np.lexsort((numbers, codes))
             points, codes, numbers = self._take(points, order), codes[order], numbers[order]
-        self.points: Floats32 = points
-        self.labels: Ints = codes
-        self.rows: Ints = numbers
+        self.points, self.labels, self.rows = points, codes, numbers
         self.n_rows, self.n_features = int(points.shape[0]), int(points.shape[1])
         self.n_classes = n_classes
 

@@ -55,17 +55,12 @@ TINY = 2.0**-140
 
 
 class Shown(NamedTuple):
-    """Points as coordinates show them.
+    """Points as coordinates show them."""
 
-    near: φ̂ by the first directions, of shape (n, n_near + 1). far: by all, in units, of shape
-    (n, n_far + 1). slack: the part of ρ' that does not depend on ρ, of shape (n,). safe: which of
-    them float32 can show, of shape (n,); the others mean nothing.
-    """
-
-    near: Floats32
-    far: Floats32
-    slack: Floats
-    safe: Bools
+    near: Floats32  # φ̂ by the first directions, of shape (n, n_near + 1)
+    far: Floats32  # by all, in units, of shape (n, n_far + 1)
+    slack: Floats  # the part of ρ' that does not depend on ρ, of shape (n,)
+    safe: Bools  # which of them float32 can show, of shape (n,); the others mean nothing
 
 
 def choose_coordinates(rows: Floats32) -> Coordinates:

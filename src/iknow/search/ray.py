@@ -69,9 +69,8 @@ class RayIndex(RowIndex):
 
     Give it to a classifier as `index=RayIndex`, or with options as
     `index=partial(RayIndex, shards=4)`. Ray starts on this machine unless it runs already or an
-    address is given. A shard that is lost, with its process or its node, is built anew from the
-    rows that this process holds; if that fails too, the call raises a `ClusterError` and can be
-    repeated.
+    address is given. If a lost shard cannot be built anew, a call raises a `ClusterError` and can
+    be repeated.
 
     Args:
         make: Makes the index of a shard: a type or a function, called as

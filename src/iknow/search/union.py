@@ -52,11 +52,9 @@ NUMBERS_AT_ONCE = 1 << 23  # of the longer lists, so that they take little memor
 class Union(RowIndex):
     """The rows of a base but for those that are gone, and those added to it.
 
-    Args:
-        base: An index, which stays as it is.
-        gone: Positions of rows in the base, ascending.
-        added: An index of the rows that came, perhaps none, for all classes.
-        make: Makes a small index of rows by the same distance.
+    base: an index, which stays as it is. gone: positions of rows in the base, ascending. added: an
+    index of the rows that came, perhaps none, for all classes. make: makes a small index of rows by
+    the same distance.
     """
 
     def __init__(self, base: RowIndex, gone: Ints, added: RowIndex, make: Make) -> None:

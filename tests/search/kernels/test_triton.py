@@ -108,7 +108,7 @@ def test_steps_of_the_search_agree_with_plain_torch(make_blocks):
 
 @pytest.mark.parametrize("n", [1, 7, 128, 129, 784, 3072, 9001])
 def test_leaves_in_a_loop_add_up_as_the_recursion_does(n):
-    from iknow.search.kernels.triton import list_leaves
+    from iknow.search.kernels.triton_measure import list_leaves
 
     terms = np.random.default_rng(n).random(n) ** 4
     stack = []

@@ -164,9 +164,9 @@ class OnnxModel(Network):
         return super().sensitivity(layer, inputs)
 
     def reading(self, layers: Sequence[str], inputs: Any) -> Mapping[str, Any] | None:
-        """How the file is read, in plain values: where its scores are, how each layer is pooled.
+        """Say in plain values where the scores are, and how each of the `layers` is pooled.
 
-        inputs: some samples, as `prepare` gives them.
+        `inputs`: some samples, as `prepare` gives them.
 
         Raises:
             ExportError: A function reads it.

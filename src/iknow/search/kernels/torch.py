@@ -115,9 +115,8 @@ class TorchIndex(RowIndex):
             batches = [blocks.find(part, k, m) for part in torch.split(queries, step)]
             return _join(batches, blocks.classes, self.n_classes)
 
-        if len(self._parts) == 1:
-            return find_in(self._whole)
-        return reduce(merge, (find_in(self._lay_out(part)) for part in self._parts))
+        several = [self._whole] if len(self._parts) == 1 else map(self._lay_out, self._parts)
+        return reduce(merge, map(find_in, several))
 
     @cached_property
     def _whole(self) -> TorchBlocks:
@@ -243,10 +242,6 @@ class TorchBlocks(Blocks):
     not). Everything else runs where float64 is. precision: of the factors. If torch is set to
     multiply float32 in less than float32, we round all factors to bf16 beforehand, which no such
     setting can change. together: each class gets a multiple of so many blocks.
-
-    Attributes:
-        points: Of shape (n_blocks * size, n_features), float32.
-        numbers: Of shape (n_blocks * size,), row numbers, NO_ROW for padding.
     """
 
     xp = torch
@@ -285,9 +280,9 @@ class TorchBlocks(Blocks):
         place = torch.arange(len(order), device=exact)
         before = counts.cumsum(0) - counts - size * self.by_class.starts[:-1]
         place -= before.repeat_interleave(counts)
-        self.points = rows.new_zeros(n_blocks * size, rows.shape[1])
+        self.points = rows.new_zeros(n_blocks * size, rows.shape[1])  # padding is 0
         self.points[place] = rows[order]
-        self.numbers = torch.full((n_blocks * size,), NO_ROW, device=exact)
+        self.numbers = torch.full((n_blocks * size,), NO_ROW, device=exact)  # NO_ROW for padding
         self.numbers[place] = numbers[order]
 
     def bytes_per_query(self, k: int, m: int) -> int:
@@ -398,14 +393,11 @@ def _products_are_full() -> bool:
 
 
 class Frame(NamedTuple):
-    """The shift and scale of an index, and the numbers of `bounds`, "In any precision".
+    """The shift and scale of an index, and the numbers of `bounds`, "In any precision"."""
 
-    center: of shape (n_features,) in float64. scale: a power of two. precision: of the factors.
-    """
-
-    center: Tensor
-    scale: float
-    precision: Precision
+    center: Tensor  # of shape (n_features,) in float64
+    scale: float  # a power of two
+    precision: Precision  # of the factors
 
     @property
     def error(self) -> float:
@@ -470,19 +462,14 @@ class Frame(NamedTuple):
 
 
 class QueryBounds(NamedTuple):
-    """Numbers of queries: q̃ as low, σ as scales, n as norms and g as errors.
-
-    low: of shape (n_padded, n_features or more); scales, norms, errors: (n_padded,) in float32; at
-    least n_queries of each. half_norms: |Q|²/2, of shape (n_queries,) in float64, or -inf for a
-    query without bounds: its limits are inf.
-    """
+    """Numbers of queries, in float32 unless said; n_padded is n_queries or more."""
 
     frame: Frame
-    low: Tensor
-    scales: Tensor
-    norms: Tensor
-    errors: Tensor
-    half_norms: Tensor
+    low: Tensor  # q̃ in the frame's precision, of shape (n_padded, n_features or more)
+    scales: Tensor  # σ, of shape (n_padded,)
+    norms: Tensor  # n, (n_padded,)
+    errors: Tensor  # g, (n_padded,)
+    half_norms: Tensor  # |Q|²/2, (n_queries,), float64; -inf without bounds: its limits are inf
 
     def to_limits(self, distances: Tensor) -> Tensor:
         """The largest bounds that rows at these distances can have: (..., n_queries), float32.

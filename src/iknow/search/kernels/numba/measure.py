@@ -56,11 +56,6 @@ def measure_long(
 def _sum_of_piece(
     queries: Floats32, query: int, points: Floats32, row: int, start: int, n: int
 ) -> Any:
-    if n < 8:
-        total = 0.0
-        for j in range(start, start + n):
-            total += _squared_difference(queries, query, points, row, j)
-        return total
     whole = n - n % 8
     total = sum_of_eights(queries, query, points, row, start, whole)
     for j in range(start + whole, start + n):

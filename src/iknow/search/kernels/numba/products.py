@@ -22,57 +22,42 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from iknow.core.arrays import Floats, Floats32, Ints
+from iknow.search.kernels.numba import vectors
 from iknow.search.kernels.numba.compile import compiled, inlined
 from iknow.search.kernels.numba.measure import measure
-from iknow.search.kernels.numba.vectors import (
-    LANES,
-    QUERIES_AT_ONCE,
-    lowest_bit,
-    minima_for_six,
-    scan_panel,
-)
+from iknow.search.kernels.numba.vectors import LANES, QUERIES_AT_ONCE, lowest_bit
 
 # Compiled functions pass arrays to each other one by one: numba would count the references of a
 # record of arrays around every call, which costs more than most calls.
 
 
 class Pack(NamedTuple):
-    """Packed rows as the compiled functions take them, with the constants of the bounds.
+    """Packed rows as the compiled functions take them, with the constants of the bounds."""
 
-    panels: flat, float32. slots: the row in each slot, or -1. points: the rows themselves, of shape
-    (n_rows, n_features). rows: their numbers in the training set, of shape (n_rows,).
-    """
-
-    panels: Floats32
-    slots: Ints
-    points: Floats32
-    rows: Ints
+    panels: Floats32  # flat
+    slots: Ints  # the row in each slot, or -1
+    points: Floats32  # the rows themselves, of shape (n_rows, n_features)
+    rows: Ints  # their numbers in the training set, of shape (n_rows,)
     scale: float
     error: float
     underflow: float
 
 
 class PanelBlocks(NamedTuple):
-    """Panels in blocks of one class each.
+    """Panels in blocks of one class each."""
 
-    starts: the first panel of each block and, last, the number of panels, of shape (n_blocks + 1,).
-    classes: the first block of each class and, last, their number, of shape (n_classes + 1,).
-    """
-
-    starts: Ints
-    classes: Ints
+    starts: Ints  # the first panel of each block and, last, the number of panels: (n_blocks + 1,)
+    classes: Ints  # the first block of each class and, last, their number: (n_classes + 1,)
 
 
 class Queries(NamedTuple):
-    """A batch of queries: the originals, and shifted and scaled like the rows.
-
-    squared: |q̂|² of shape (n_queries,), inf for queries so far away that float32 might overflow:
-    every limit is then inf, and rules nothing out.
+    """A batch of queries. Where float32 might overflow, |q̂|² is inf: every limit is then inf, too,
+    and rules nothing out.
     """
 
-    given: Floats32
-    points: Floats32
-    squared: Floats
+    given: Floats32  # of shape (n_queries, n_features)
+    points: Floats32  # q̂, their coordinates, shifted and scaled like those of the rows
+    squared: Floats  # |q̂|² of shape (n_queries,)
 
 
 @inlined
@@ -99,18 +84,12 @@ def precedes(distance: float, row: int, other_distance: float, other: int) -> An
 
 @compiled
 def gather_batch(
-    pack: Pack,
-    blocks: PanelBlocks,
-    queries: Queries,
-    distances: Floats,
-    exemplars: Ints,
-    kth: Floats,
+    pack: Pack, blocks: PanelBlocks, queries: Queries, distances: Floats, numbers: Ints, kth: Floats
 ) -> None:
-    """Evidence about a batch of queries, written into its three arrays.
+    """Evidence about a batch of queries, written into its three arrays, filled with inf and -1.
 
-    distances, exemplars: of shape (n_classes, n_queries, m), filled with inf and -1, for the m
-    nearest rows of each class. kth: of shape (n_queries, k), filled with inf; its rows end up
-    ascending.
+    distances, numbers: of shape (n_classes, n_queries, m), for the m nearest rows of each class.
+    kth: of shape (n_queries, k); its rows end up ascending.
     """
     minima = find_block_minima(pack.panels, blocks.starts, queries.points)
     # Class by class: the panels of one class stay in the cache while all queries visit them.
@@ -118,7 +97,7 @@ def gather_batch(
         first, last = blocks.classes[code], blocks.classes[code + 1]
         if first < last:
             find_few(
-                pack, blocks.starts, queries, minima, first, last, distances[code], exemplars[code]
+                pack, blocks.starts, queries, minima, first, last, distances[code], numbers[code]
             )
     if kth.shape[1]:
         n_blocks, unnamed = len(blocks.starts) - 1, np.full(kth.shape, -1, dtype=np.int64)
@@ -146,7 +125,7 @@ def find_block_minima(panels: Floats32, starts: Ints, points: Floats32) -> Any:
     flat, size = minima.reshape(-1), (n_terms + 1) * LANES
     for block in range(n_blocks):
         for group in range(n_groups):
-            minima_for_six(
+            vectors.minima_for_six(
                 panels, starts[block] * size, starts[block + 1] - starts[block], n_terms,
                 grouped, group * n_terms * QUERIES_AT_ONCE,
                 flat, (group * n_blocks + block) * QUERIES_AT_ONCE, 1,
@@ -270,7 +249,7 @@ def _insert(
     panel_size = (n_features + 1) * LANES
     end = distances.shape[1] - 1
     for panel in range(first, last):
-        bits = scan_panel(panels, panel * panel_size, n_features, placed, i, limit, values)
+        bits = vectors.scan_panel(panels, panel * panel_size, n_features, placed, i, limit, values)
         while bits:
             slot = lowest_bit(bits)
             bits &= bits - np.uint64(1)

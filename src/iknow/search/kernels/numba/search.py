@@ -94,7 +94,14 @@ class ProductSearch:
         # Small blocks mean more minima to compare and large ones more rows to measure, which takes
         # about as long per feature as a comparison: the root balances the two.
         size = round(math.sqrt(packed.n_panels / (max(1, n_classes) * packed.n_terms)))
-        self.blocks = cut_blocks(packed.class_panels, size)
+        # In a large index, enough that the minima of enough queries fit the memory set aside.
+        most = BYTES_FOR_MINIMA // (n_cores() * 4 * FEWEST_PER_BATCH)
+        size = max(1, size, -(-packed.n_panels // most))
+        n_blocks = -(-np.diff(packed.class_panels) // size)
+        classes = np.append(0, np.cumsum(n_blocks)).astype(np.int64)
+        number = np.arange(classes[-1]) - np.repeat(classes[:-1], n_blocks)
+        starts = np.repeat(packed.class_panels[:-1], n_blocks) + number * size
+        self.blocks = PanelBlocks(np.append(starts, packed.n_panels).astype(np.int64), classes)
 
     def search(self, queries: Floats32, scope: Scope) -> Evidence:
         """All evidence about queries of shape (n_queries, n_features)."""
@@ -195,19 +202,6 @@ def cut_evenly(n: int, most: int) -> list[slice]:
     # Whole groups of queries go through the vector units together.
     group = QUERIES_AT_ONCE if size > QUERIES_AT_ONCE else 1
     return slices(n, -(-size // group) * group)
-
-
-def cut_blocks(class_panels: Ints, size: int) -> PanelBlocks:
-    """PanelBlocks of `size` panels of one class each, or of more if the index is so large that the
-    minima of enough queries would not fit the memory set aside.
-    """
-    most = BYTES_FOR_MINIMA // (n_cores() * 4 * FEWEST_PER_BATCH)
-    size = max(1, size, -(-int(class_panels[-1]) // most))
-    n_blocks = -(-np.diff(class_panels) // size)
-    classes = np.concatenate([[0], np.cumsum(n_blocks)]).astype(np.int64)
-    number = np.arange(classes[-1]) - np.repeat(classes[:-1], n_blocks)
-    starts = np.repeat(class_panels[:-1], n_blocks) + number * size
-    return PanelBlocks(np.append(starts, class_panels[-1]).astype(np.int64), classes)
 
 
 def read_only(array: Any) -> Any:

@@ -30,18 +30,12 @@ DRAWS = 40  # steps toward the smallest ball around 16 members
 
 
 class Tree(NamedTuple):
-    """Balls around the panels of each class, in panels of 16 themselves, level upon level.
+    """Balls around the panels of each class, in panels of 16 themselves, level upon level."""
 
-    nodes: flat, float32; a panel of balls is h, -ĉ_1 … -ĉ_d and R, 16 numbers each. firsts and
-    counts: the first panel and the number of panels of each class at each level, of shape
-    (n_classes, n_levels); level 0 are the rows. top: each class's first level of a single panel of
-    balls.
-    """
-
-    nodes: Floats32
-    firsts: Ints
-    counts: Ints
-    top: Ints
+    nodes: Floats32  # flat; a panel of balls is h, -ĉ_1 … -ĉ_d and R, 16 numbers each
+    firsts: Ints  # the first panel of each class at each level, of shape (n_classes, n_levels)
+    counts: Ints  # how many panels there are, of the same shape; level 0 are the rows
+    top: Ints  # each class's first level of a single panel of balls, of shape (n_classes,)
 
 
 def sort_rows(coordinates: Floats32, class_starts: Ints) -> Ints:
@@ -157,9 +151,8 @@ def _make_balls(pack: Pack, tree: Tree, n_terms: int, code: int) -> None:
     for level in range(1, tree.top[code] + 1):
         for ball in range(tree.counts[code, level] * LANES):
             place = (tree.firsts[code, level] + ball // LANES) * node_size + ball % LANES
+            nodes[place : place + node_size : LANES] = 0
             nodes[place] = np.inf
-            for j in range(n_terms + 1):
-                nodes[place + (j + 1) * LANES] = 0
             first = tree.firsts[code, 0] + ball * width
             last = min(end, first + width)
             if first >= last:
@@ -177,16 +170,11 @@ def _make_balls(pack: Pack, tree: Tree, n_terms: int, code: int) -> None:
                 if exists:
                     for j in range(n_terms):
                         members[n_members, j] = -source[start + (j + 1) * LANES]
-                    reaches[n_members] = 0.0
-                    if level > 1:
-                        reaches[n_members] = nodes[start + (n_terms + 1) * LANES]
+                    reaches[n_members] = 0 if level == 1 else nodes[start + (n_terms + 1) * LANES]
                     n_members += 1
             _find_center(members[:n_members], reaches[:n_members], center)
-            squared = 0.0
-            for j in range(n_terms):
-                nodes[place + (j + 1) * LANES] = -center[j]
-                squared += center[j] * center[j]
-            bound = squared * (0.5 - 2 * pack.error)
+            nodes[place + LANES : place + row_size : LANES] = -center
+            bound = np.square(center).sum() * (0.5 - 2 * pack.error)
             nodes[place] = np.float32(bound - 2.0**-22 * bound)
             nodes[place + (n_terms + 1) * LANES] = _reach_of(panels, slots, first, last, center)
         width *= LANES
@@ -201,11 +189,7 @@ def _find_center(members: Floats, reaches: Floats, center: Floats) -> None:
     halves the cells that cannot be ruled out.
     """
     n_members, n_features = members.shape
-    for j in range(n_features):
-        total = 0.0
-        for i in range(n_members):
-            total += members[i, j]
-        center[j] = total / n_members
+    center[:] = members.sum(axis=0) / n_members
     best, smallest = np.empty(n_features), np.inf
     for draw in range(DRAWS):
         farthest, radius = 0, -1.0
@@ -217,13 +201,10 @@ def _find_center(members: Floats, reaches: Floats, center: Floats) -> None:
             if apart > radius:
                 farthest, radius = i, apart
         if radius < smallest:
-            smallest = radius
-            for j in range(n_features):
-                best[j] = center[j]
+            smallest, best[:] = radius, center
         for j in range(n_features):
             center[j] += (members[farthest, j] - center[j]) / (draw + 6)
-    for j in range(n_features):
-        center[j] = np.float64(np.float32(best[j]))
+    center[:] = best.astype(np.float32)
 
 
 @compiled_freely

@@ -72,9 +72,8 @@ def minima_for_six(
     All arrays are flat; `queries` holds a group of queries, feature by feature, from `first_query`
     on.
     """
-    lowest = [cgutils.alloca_once(builder, _VECTOR) for _ in range(QUERIES_AT_ONCE)]
-    for low in lowest:
-        builder.store(_constant(float("inf")), low)
+    highest = _constant(float("inf"))
+    lowest = [cgutils.alloca_once_value(builder, highest) for _ in range(QUERIES_AT_ONCE)]
     size = builder.mul(builder.add(n_terms, _INT(1)), _INT(LANES))
     with cgutils.for_range(builder, n_panels) as panel:
         base = builder.add(start, builder.mul(panel.index, size))
@@ -116,10 +115,9 @@ def coarse_minima(
     wide, sums = ir.VectorType(ir.IntType(32), 2 * LANES), ir.VectorType(ir.IntType(32), LANES)
     short = ir.VectorType(ir.IntType(16), 2 * LANES)
     given = builder.bitcast(numbers.data, ir.IntType(32).as_pointer())
-    total = cgutils.alloca_once(builder, sums)
     with cgutils.for_range(builder, n_panels) as panel:
         first = builder.mul(builder.mul(panel.index, n_pairs), _INT(2 * LANES))
-        builder.store(ir.Constant(sums, [0] * LANES), total)
+        total = cgutils.alloca_once_value(builder, ir.Constant(sums, [0] * LANES))
         with cgutils.for_range(builder, n_pairs) as pair:
             place = builder.add(first, builder.mul(pair.index, _INT(2 * LANES)))
             kind = ir.VectorType(ir.IntType(8), 2 * LANES).as_pointer()
@@ -209,8 +207,7 @@ def sum_of_eights(
     """
     rows = [builder.gep(_row_of(builder, *of), [start]) for of in ((queries, query), (points, row))]
     floats, doubles = ir.VectorType(_FLOAT, 8), ir.VectorType(ir.DoubleType(), 8)
-    total = cgutils.alloca_once(builder, doubles)
-    builder.store(ir.Constant(doubles, [0.0] * 8), total)
+    total = cgutils.alloca_once_value(builder, ir.Constant(doubles, [0.0] * 8))
     with cgutils.for_range(builder, builder.sdiv(n, _INT(8))) as each:
         values = []
         for data in rows:
@@ -252,9 +249,8 @@ def _sums_for_six(
     builder: Any, panels: Any, base: Any, n_terms: Any, queries: Any, first_query: Any
 ) -> Any:
     """Where the bounds of one panel are for each of a few queries."""
-    sums = [cgutils.alloca_once(builder, _VECTOR) for _ in range(QUERIES_AT_ONCE)]
-    for total in sums:
-        builder.store(_load(builder, panels, base), total)
+    first = _load(builder, panels, base)
+    sums = [cgutils.alloca_once_value(builder, first) for _ in range(QUERIES_AT_ONCE)]
     with cgutils.for_range(builder, n_terms) as term:
         row = _load(builder, panels, _term_offset(builder, base, term.index))
         group = builder.add(first_query, builder.mul(term.index, _INT(QUERIES_AT_ONCE)))
@@ -279,10 +275,8 @@ def _sum_panel(
 ) -> Any:
     """The bounds of one panel for one query, a row of `queries`."""
     given = _row_of(builder, queries, query)
-    sums = [cgutils.alloca_once(builder, _VECTOR) for _ in range(CHAINS)]
-    builder.store(_load(builder, panels, start), sums[0])
-    for total in sums[1:]:
-        builder.store(_constant(0.0), total)
+    begin = [_load(builder, panels, start), *[_constant(0.0)] * (CHAINS - 1)]
+    sums = [cgutils.alloca_once_value(builder, each) for each in begin]
 
     def add_term(total: Any, term: Any) -> None:
         row = _load(builder, panels, _term_offset(builder, start, term))

@@ -25,30 +25,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Floats32, Ints
+from iknow.search.kernels.numba import products, vectors
 from iknow.search.kernels.numba.compile import compiled, compiled_bare, compiled_freely, inlined
 from iknow.search.kernels.numba.measure import MOST_PIECES, measure_long
-from iknow.search.kernels.numba.products import (
-    Pack,
-    Queries,
-    group_queries,
-    limit_for,
-    limit_terms,
-    precedes,
-)
+from iknow.search.kernels.numba.products import Pack, Queries, limit_for, limit_terms, precedes
 from iknow.search.kernels.numba.tree import Tree
-from iknow.search.kernels.numba.vectors import (
-    LANES,
-    QUERIES_AT_ONCE,
-    balls_for_six,
-    coarse_minima,
-    lanes_within,
-    lowest_bit,
-    lowest_of,
-    minima_for_six,
-    prefetch,
-    scan_balls,
-    scan_panel,
-)
+from iknow.search.kernels.numba.vectors import LANES, QUERIES_AT_ONCE, lowest_bit, prefetch
 
 ALONE = 2  # up to so many queries are faster one by one
 MOST_SWEPT = 1 << 13  # panels up to which the balls around all of them are bounded at once
@@ -61,20 +43,14 @@ PANEL_BYTES, ROW_BYTES = 256, 512  # to ask for in advance; the processor forese
 
 
 class Shadows(NamedTuple):
-    """How coordinates show distances, and shadows by more directions, to compare row by row.
+    """How coordinates show distances, and shadows by more directions, to compare row by row."""
 
-    rows: integers of shape (n_slots, n_far + 1), by slot; no columns to leave this out. queries: of
-    shape (n_queries, n_far + 1). slack: what to add to a distance to have one among coordinates, of
-    shape (n_queries,). stretch: by how much these stretch it. units: the integers in 1. blur: of
-    rows, in these.
-    """
-
-    rows: Any
-    queries: Floats32
-    slack: Floats
-    stretch: float
-    units: float
-    blur: float
+    rows: Any  # integers of shape (n_slots, n_far + 1), by slot; no columns to leave this out
+    queries: Floats32  # of shape (n_queries, n_far + 1)
+    slack: Floats  # what to add to a distance to have one among coordinates, (n_queries,)
+    stretch: float  # by how much these stretch it
+    units: float  # the integers in 1
+    blur: float  # of rows, in integers
 
 
 class Coarse(NamedTuple):
@@ -83,70 +59,49 @@ class Coarse(NamedTuple):
     A row has integers i, -x̂_j ≈ i_j s_j, and a query k, s_j q̂_j ≈ u k_j, off by u/2 at most. So
     -x̂·q̂ >= u Σ i_j k_j - 64 d u - error |q̂|, where no row is further than `error` from what its
     integers say. As |x̂_j| <= 1, rounding to float32 costs less than 2^-20 d (1 + |q̂|) besides.
-
-    panels: flat, of int8; 16 pairs of numbers for every two terms; empty where there are no
-    shadows. steps: s, of shape (d,).
     """
 
-    panels: Any
-    steps: Floats
+    panels: Any  # flat, int8; 16 pairs for every two terms; empty where there are no shadows
+    steps: Floats  # s, of shape (d,)
     error: float
 
 
 class Question(NamedTuple):
-    """What is asked: how many rows of the believed class and of others, and the horizon but for k.
+    """What is asked."""
 
-    patience: how many rows to measure for one query before giving up. is_flat: whether to bound
-    all panels rather than walk down the tree.
-    """
-
-    own: int
-    other: int
-    fixed: float
+    own: int  # how many rows of the believed class
+    other: int  # how many of each other class
+    fixed: float  # of the horizon, as is the next; its k is that of the answer
     ratio: float
-    patience: int
-    is_flat: bool
+    patience: int  # how many rows to measure for one query before giving up
+    is_flat: bool  # whether to bound all panels rather than walk down the tree
 
 
 class Answer(NamedTuple):
-    """What is found about a batch of queries.
+    """What is found about a batch of n queries; at first inf, -1 and False."""
 
-    distances, rows: the nearest of each class, of shape (n_queries, n_classes, m), filled with inf
-    and -1. neighbors: distances to the k nearest rows, of shape (n_queries, k), filled with inf.
-    complete: how far all is known, as evidence has it, of shape (n_queries, 3), filled with inf.
-    given_up: of shape (n_queries,), marks queries that ran out of patience, about which nothing is
-    known.
-    """
-
-    distances: Floats
-    rows: Ints
-    neighbors: Floats
-    complete: Floats
-    given_up: Bools
+    distances: Floats  # to the nearest rows of each class, of shape (n, n_classes, m)
+    rows: Ints  # which these are, of the same shape
+    neighbors: Floats  # distances to the k nearest rows, of shape (n, k)
+    complete: Floats  # how far all is known, as evidence has it, of shape (n, 3)
+    given_up: Bools  # queries that ran out of patience: nothing is known about them, (n,)
 
 
 class Memory(NamedTuple):
-    """What the functions write to.
+    """What the functions write to, some of it for a moment only."""
 
-    bounds: of all panels, for some queries. least: of each class. near, found: distances and rows
-    of the nearest of a class, padded with inf and -1. nearest: rows of all classes. costs: the
-    panels, shadows and rows looked at. places, shown: slots of rows that wait to be looked at, and
-    their bounds. levels, nodes, apart: balls to visit, and their distances. The others are for a
-    moment only.
-    """
-
-    bounds: Floats32
-    least: Floats32
-    near: Floats
-    found: Ints
-    nearest: Ints
-    costs: Ints
+    bounds: Floats32  # of all panels, for some queries
+    least: Floats32  # of each class
+    near: Floats  # distances to the nearest rows of a class, padded with inf
+    found: Ints  # which these are, padded with -1
+    nearest: Ints  # rows of all classes
+    costs: Ints  # the panels, shadows and rows looked at
     values: Floats32
-    places: Ints
-    shown: Floats32
-    levels: Ints
-    nodes: Ints
-    apart: Floats32
+    places: Ints  # slots of rows that wait to be looked at
+    shown: Floats32  # their bounds
+    levels: Ints  # of the balls to visit
+    nodes: Ints  # their numbers
+    apart: Floats32  # their distances
     pieces: Ints
     sums: Floats
 
@@ -180,7 +135,7 @@ class Task(NamedTuple):
     """What is sought: the `rank` nearest rows of a class, to query i.
 
     Of them, those matter that lie within `floor`, or within the lower of `best` and the distance of
-    the class's own row number `counted`. most: how many rows may be measured by then.
+    the class's own row number `counted`.
     """
 
     i: int
@@ -189,7 +144,7 @@ class Task(NamedTuple):
     counted: int
     floor: float
     best: float
-    most: int
+    most: int  # rows that may be measured by then
 
 
 @compiled
@@ -246,13 +201,13 @@ def _bound_panels(
                 continue
             for panel in range(n_panels):
                 start = panel * (n_terms + 1) * LANES
-                scan_panel(panels, start, n_terms, placed, i, none, values)
-                bounds[i * n_panels + panel] = lowest_of(values, 0, LANES)
+                vectors.scan_panel(panels, start, n_terms, placed, i, none, values)
+                bounds[i * n_panels + panel] = vectors.lowest_of(values, 0, LANES)
         return
-    grouped, size = group_queries(placed), n_terms * QUERIES_AT_ONCE
+    grouped, size = products.group_queries(placed), n_terms * QUERIES_AT_ONCE
     for panel in range(n_panels):
         for group in range(len(grouped) // size):
-            minima_for_six(
+            vectors.minima_for_six(
                 panels, panel * (n_terms + 1) * LANES, 1, n_terms, grouped, group * size, bounds,
                 group * QUERIES_AT_ONCE * n_panels + panel, n_panels,
             )  # fmt: skip
@@ -270,7 +225,7 @@ def _bound_coarsely(
     for j in range(n_terms):
         numbers[j] = np.rint(weighted[j] / unit)
     margin = coarse.error * norm + n_terms * (64 * unit + 2.0**-20 * (1 + norm))
-    coarse_minima(
+    vectors.coarse_minima(
         coarse.panels, len(numbers) // 2, numbers, unit, margin * (1 + 2.0**-20), panels,
         (n_terms + 1) * LANES, n_panels, bounds, at,
     )  # fmt: skip
@@ -280,13 +235,13 @@ def _bound_coarsely(
 def _measure_balls(walk: Walk, n_panels: int, some: Ints) -> None:
     """The distances of all cells from a few queries, one query after the other."""
     placed, bounds = walk.queries.points[some], walk.memory.bounds
-    grouped, n_terms, stride = group_queries(placed), placed.shape[1], n_panels * LANES
+    grouped, n_terms, stride = products.group_queries(placed), placed.shape[1], n_panels * LANES
     offsets = np.zeros(len(grouped) // n_terms, dtype=np.float32)
     for at in range(len(some)):
         offsets[at] = _ball_offset(_limits_of(walk, some[at]))
     for panel in range(n_panels):  # those of the lowest level come first, class by class
         for at in range(0, len(offsets), QUERIES_AT_ONCE):
-            balls_for_six(
+            vectors.balls_for_six(
                 walk.tree.nodes, panel * (n_terms + 2) * LANES, n_terms, grouped, at * n_terms,
                 offsets, at, bounds, at * stride + panel * LANES, stride,
             )  # fmt: skip
@@ -359,10 +314,10 @@ def _find_least(walk: Walk, i: int, limits: Limits, at: int) -> None:
         elif tree.counts[code, 0]:
             start = tree.firsts[code, tree.top[code]] * (placed.shape[1] + 2) * LANES
             offset, none = _ball_offset(limits), np.float32(-np.inf)
-            scan_balls(tree.nodes, start, placed.shape[1], placed, i, offset, none, values)
+            vectors.scan_balls(tree.nodes, start, placed.shape[1], placed, i, offset, none, values)
         else:
             n = 0
-        memory.least[code] = lowest_of(values, first, n)
+        memory.least[code] = vectors.lowest_of(values, first, n)
 
 
 @inlined
@@ -380,10 +335,10 @@ def _sweep(walk: Walk, limits: Limits, task: Task, at: int) -> None:
     start = at + _first_bound(walk, task.code)
     size = (walk.queries.points.shape[1] + 1) * LANES
     best, n_waiting, is_flat = 0, 0, walk.question.is_flat
-    bits = lanes_within(bounds, start, memory.least[task.code])
+    bits = vectors.lanes_within(bounds, start, memory.least[task.code])
     while not bits:
         best += LANES
-        bits = lanes_within(bounds, start + best, memory.least[task.code])
+        bits = vectors.lanes_within(bounds, start + best, memory.least[task.code])
     best += lowest_bit(bits)
     # The best panel comes first.
     n_waiting = _collect(walk, task.i, _row_limit(_reach(walk, task), limits), first + best, 0)
@@ -396,7 +351,7 @@ def _sweep(walk: Walk, limits: Limits, task: Task, at: int) -> None:
             most = limit if is_flat else _ball_limit(reach, limits)
         if group >= n_panels or memory.costs[2] > task.most:
             break
-        bits = lanes_within(bounds, start + group, most) & _existing(n_panels - group)
+        bits = vectors.lanes_within(bounds, start + group, most) & _existing(n_panels - group)
         ahead = bits
         while ahead:
             prefetch(walk.pack.panels, (first + group + lowest_bit(ahead)) * size, PANEL_BYTES)
@@ -429,7 +384,9 @@ def _descend(walk: Walk, limits: Limits, task: Task) -> None:
             else:
                 memory.costs[0] += 1
                 start, bottom = panel * (n_terms + 2) * LANES, n_left
-                bits = scan_balls(tree.nodes, start, n_terms, placed, task.i, offset, limit, values)
+                bits = vectors.scan_balls(
+                    tree.nodes, start, n_terms, placed, task.i, offset, limit, values
+                )
                 bits &= _existing(tree.counts[code, level - 1] - node * LANES)
                 while bits:  # the nearest ball goes on top
                     slot = lowest_bit(bits)
@@ -469,7 +426,7 @@ def _collect(walk: Walk, i: int, limit: Any, panel: int, n: int) -> Any:
     n_terms, width = placed.shape[1], pack.points.shape[1]
     memory.costs[0] += 1
     start = panel * (n_terms + 1) * LANES
-    bits = scan_panel(pack.panels, start, n_terms, placed, i, limit, memory.values)
+    bits = vectors.scan_panel(pack.panels, start, n_terms, placed, i, limit, memory.values)
     while bits:
         slot = lowest_bit(bits)
         bits &= bits - np.uint64(1)
@@ -556,8 +513,8 @@ def _limits_of(walk: Walk, i: int) -> Any:
     pack, shadows, squared = walk.pack, walk.shadows, walk.queries.squared[i]
     factor, offset = limit_terms(pack.scale, pack.error, pack.underflow, squared)
     margin = 2.0**-22 * np.sqrt(squared) + 2.0**-110
-    shown = shadows.stretch, shadows.slack[i], shadows.units, shadows.blur
-    return Limits(shown[0], shown[1], shown[2], shown[3], factor, offset, pack.scale, margin)
+    slack, units, blur = shadows.slack[i], shadows.units, shadows.blur
+    return Limits(shadows.stretch, slack, units, blur, factor, offset, pack.scale, margin)
 
 
 @inlined
