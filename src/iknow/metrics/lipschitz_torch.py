@@ -509,7 +509,9 @@ class Graph:
         if node.op == "placeholder":
             specs = program.graph_signature.input_specs
             (key,) = (spec.target for spec in specs if spec.arg.name == node.name)
-            return program.state_dict.get(key, program.constants.get(key))
+            found = program.state_dict.get(key, program.constants.get(key))
+            is_real = isinstance(found, Tensor) and found.is_floating_point()
+            return found.double() if is_real else found
         random = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
         if self._arithmetic is not None or random or "empty" in str(node.target):
             raise LayerError(
@@ -517,7 +519,12 @@ class Graph:
                 "make it plain, as torch.nn.utils.parametrize.remove_parametrizations does"
             )
         args, kwargs = torch.fx.node.map_arg((node.args, dict(node.kwargs)), self._constant)
-        return node.target(*args, **kwargs)
+        if getattr(kwargs.get("dtype"), "is_floating_point", False):
+            kwargs = {**kwargs, "dtype": torch.float64}
+        try:
+            return node.target(*args, **kwargs)
+        except Exception as error:  # such as two dtypes
+            raise LayerError(f"{_what(node)} cannot be computed in float64") from error
 
 
 def _input(shape: Shape, arithmetic: Arithmetic | None) -> Node:
