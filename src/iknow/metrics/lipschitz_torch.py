@@ -7,7 +7,8 @@ over which `lipschitz` propagates. The graph speaks for every batch and every ca
   is an error;
 - the graph for any number of samples and that for one alone are the same, and no operation mixes
   samples, uses their number, or changes a parameter, a buffer or the input;
-- nothing that torch does not follow runs instead: hooks, compiled code, tensors of other types;
+- nothing that torch does not follow runs instead: hooks, compiled code, tensors of other types, or
+  code that looks at values when torch does not follow: the forward must also run without values;
 - what the module really computes agrees: random inputs go through a float64 copy, which must keep
   its state, and `sensitivities` sends real inputs through the module in its own dtype, in batches
   of several sizes and more than once. The results must match those of the graph in float64, up to
@@ -218,7 +219,7 @@ def read_graph(
             values = found.get(layer, [batch] if layer in whole else [])
             if len(values) != 1 or not bool((values[0] - value).norm() <= 1e-5 * value.norm()):
                 raise LayerError(f"layer {layer!r} of {kind} differs from its exported graph")
-    try:  # while torch follows a forward, that may skip code which looks at values
+    try:  # what `torch.compiler.is_compiling()` hides from the export
         with FakeTensorMode(allow_non_fake_inputs=True) as without_values:
             exact(without_values.from_tensor(rows))
     except Exception as error:  # the user's code may raise anything
