@@ -262,13 +262,18 @@ REFUSED: dict[str, tuple[Callable[[Call], bool], str]] = {
 """When an operation has no bound, and why."""
 
 
-def check_call(call: Call) -> None:
-    """Refuse arguments for which the tables do not hold, or that mix the samples of a batch."""
+def _check_arguments(call: Call) -> None:
     refused, words = REFUSED.get(call.name, (lambda _: False, ""))
     if refused(call):
         raise LayerError(words.format(**call.arguments))
-    if call.arguments.get("alpha", 1) != 1 and call.name not in FUNCTIONS:
-        raise LayerError(f"{call.name} with alpha={call['alpha']} is not supported")
+
+
+def check_call(call: Call) -> None:
+    """Refuse arguments for which the tables do not hold, or that mix the samples of a batch."""
+    if call.name not in FUNCTIONS:
+        _check_arguments(call)
+        if call.arguments.get("alpha", 1) != 1:
+            raise LayerError(f"{call.name} with alpha={call['alpha']} is not supported")
     generator = torch.Generator().manual_seed(0)
     batch = torch.randn(3, *call.shape, dtype=torch.float64, generator=generator)
     together, alone = call(batch), torch.cat([call(batch[i : i + 1]) for i in range(3)])
@@ -459,6 +464,7 @@ FUNCTIONS: dict[str, tuple[Any, Any]] = {
 
 def constant_of(call: Call, jumps: bool) -> float:
     """The Lipschitz constant of a function; jumps: whether it may jump."""
+    _check_arguments(call)
     if not jumps and jump_of(call) > LARGEST_JUMP:
         raise LayerError(f"it jumps by {jump_of(call):.1e} at its threshold {call['threshold']}")
     constant: float = _value(FUNCTIONS[call.name][0], call)
@@ -468,8 +474,8 @@ def constant_of(call: Call, jumps: bool) -> float:
 
 
 def function_noise(call: Call, arithmetic: Arithmetic) -> Noise:
-    largest, size = torch.finfo(arithmetic.dtype).max, _value(FUNCTIONS[call.name][1], call)
     constant, root = constant_of(call, True), math.sqrt(math.prod(call.output))
+    largest, size = torch.finfo(arithmetic.dtype).max, _value(FUNCTIONS[call.name][1], call)
     small = 8 * (1 + constant) * arithmetic.smallest
     if size is not None:
         a, k = size
