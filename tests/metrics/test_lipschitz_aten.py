@@ -344,6 +344,36 @@ def test_no_operation_rounds_more_than_its_bound(group, dtype):
         assert share <= 1, module
 
 
+def batch_norm(variance, eps, weight=1.0):
+    module = nn.BatchNorm1d(6, eps)
+    module.running_var.fill_(variance)
+    nn.init.constant_(module.weight, weight)
+    return module
+
+
+def test_parameters_that_are_too_small_for_all_digits_count():
+    """Below 1e-38 float32 has fewer digits: 1.1e-44 becomes 1.12e-44."""
+    small = [
+        Do(lambda x: x * 1.1e-44 * 1e30),
+        nn.Sequential(batch_norm(1e20, 0.0, 1e-34), Do(lambda x: x * 1e22)),
+    ]
+    network = Beside(small).eval()
+    inputs = 1e12 * torch.randn(9, 6, generator=torch.Generator().manual_seed(0))
+    bounds = sensitivities(network, (6,), names_of(network))
+    for part, bound in zip(network.parts, bounds.values(), strict=True):
+        found, exact = part(inputs).double(), copy.deepcopy(part).double()(inputs.double())
+        off = (found - exact).detach().norm(dim=1).numpy()
+        assert off.max() > 1e-4 * exact.detach().norm(dim=1).max()
+        assert (off <= bound.off(inputs.double().norm(dim=1).numpy())).all()
+    refused = [
+        (batch_norm(0.0, 1e-44), "use a larger eps"),
+        (Do(lambda x: 1e-20 * x / 2.3e-42), "divides by numbers so small"),
+    ]
+    for module, words in refused:
+        with pytest.raises(LayerError, match=words):
+            sensitivities(Beside([module]).eval(), (6,), ["parts.0"])
+
+
 def test_the_bound_of_a_sum_is_not_idle():
     """A plain sum of many numbers in bfloat16 comes near enough to be told from no bound."""
     (share,) = shares_of_bounds([nn.Linear(20, 5)], (20,), torch.bfloat16)

@@ -82,21 +82,26 @@ class Mover:
             return Movement(math.inf)
         index = self.indexes[layer]
         queries = None if self.activations is None else self.activations[layer][positions]
-        metric = _measure(index, queries)
-        stretch = metric.stretch / (1 - bound.relative_rounding)
+        points, stretch, unsure = _measure(index, queries)
+        stretch = stretch / (1 - bound.relative_rounding)
         # `_check_known` saw that what is not known does not count.
         lengths = self.sizes.lengths
         lengths = np.zeros(len(positions)) if lengths is None else lengths[positions]
         with np.errstate(invalid="ignore"):  # no bound times no error
             off = bound.off(lengths, 0.0 if queries is None else norms(queries))
-            lost = stretch * off + metric.rounding + SMALLEST * math.sqrt(index.n_features)
+            lost = stretch * off + unsure + SMALLEST * math.sqrt(index.n_features)
         lost[lengths > FURTHEST] = np.inf
-        return _movement(
-            (bound.lipschitz + bound.rounding_per_length) * ROUND_UP,
-            stretch,
-            np.nan_to_num(2 * lost * ROUND_UP, nan=np.inf, posinf=np.inf),
-            _crossings(index, metric.points, self.belief[positions]),
-        )
+        lipschitz = (bound.lipschitz + bound.rounding_per_length) * ROUND_UP
+        rounding = np.nan_to_num(2 * lost * ROUND_UP, nan=np.inf, posinf=np.inf)
+        crossing: Any = -np.inf
+        if points is not None and index.metric.p == 2:  # where bisectors are flat
+            nearest = points.astype(np.float32), self.belief[positions]
+            crossing = find_crossings(index.points, index.labels, *nearest)
+        if not isinstance(stretch, np.ndarray):  # the same for all samples
+            return Movement(stretch * lipschitz, rounding, crossing)
+        known = np.isfinite(stretch)
+        rounding = np.where(known, rounding, np.inf)
+        return Movement(lipschitz, rounding, crossing, np.where(known & (stretch > 0), stretch, 1))
 
     @cached_property
     def _bounds(self) -> dict[str, Sensitivity]:
@@ -159,54 +164,26 @@ class Mover:
                 )
 
 
-@dataclass(frozen=True, eq=False)
-class _Measure:
-    """What a metric makes of n activations: points of shape (n, m), or None; E + τ + ρ E, a number
-    or of shape (n,); and τ·|H| + ρ·|t(H)|, likewise.
+def _measure(
+    index: LayerIndex, queries: Floats32 | None
+) -> tuple[Any, Floats | float, Floats | float]:
+    """What the layer's metric makes of n activations, or of all if none were kept.
+
+    Points of shape (n, m), or None; E + τ + ρ E, a number or of shape (n,); and τ·|H| + ρ·|t(H)|,
+    likewise.
     """
-
-    points: Any
-    stretch: Floats | float
-    rounding: Floats | float
-
-
-def _measure(index: LayerIndex, queries: Floats32 | None) -> _Measure:
-    """What the layer's metric says of these activations, or of all if none were kept."""
     metric = index.metric
     # Of the activations: the metric's points may have another width.
     width = index.n_features if queries is None else queries.shape[1]
     unit, expansion = metric.rounding(width), metric.expansion(width)
     relative = promise_of(metric, "relative_rounding", "transform")(width)
     if queries is None:  # `_check_known` saw that nothing depends on them
-        return _Measure(None, expansion * (1 + relative) + unit, 0.0)
-    grown: Floats | float = expansion
+        return None, expansion * (1 + relative) + unit, 0.0
     if math.isinf(expansion):
-        grown = promise_of(metric, "expansion_at", "transform")(queries)
+        expansion = promise_of(metric, "expansion_at", "transform")(queries)
     points, rounding = np.asarray(metric.transform(queries)), unit * norms(queries)
     if relative:
         # Points are in float32, and may have been rounded down.
         lengths = lp_norms(points.astype(np.float64), metric.p) * (1 + 2 * FLOAT32_ROUNDING)
         rounding = rounding + relative * lengths
-    return _Measure(points, grown * (1 + relative) + unit, rounding)
-
-
-def _movement(
-    lipschitz: float, stretch: Floats | float, rounding: Floats, crossing: Floats | float
-) -> Movement:
-    """A stretch that is the same for all samples is part of the constant."""
-    if not isinstance(stretch, np.ndarray):
-        return Movement(stretch * lipschitz, rounding, crossing)
-    known = np.isfinite(stretch)
-    return Movement(
-        lipschitz,
-        np.where(known, rounding, np.inf),
-        crossing,
-        np.where(known & (stretch > 0), stretch, 1.0),
-    )
-
-
-def _crossings(index: LayerIndex, points: Any, belief: Ints) -> Floats | float:
-    """How far points may move with no other class nearer, where bisectors are flat."""
-    if points is None or index.metric.p != 2:
-        return -np.inf
-    return find_crossings(index.points, index.labels, points.astype(np.float32), belief)
+    return points, expansion * (1 + relative) + unit, rounding

@@ -52,6 +52,11 @@ class Arithmetic:
     def smallest(self) -> float:
         return torch.finfo(self.dtype).tiny
 
+    @property
+    def least(self) -> float:
+        """Parameters below it lose digits: sums are in float32 at least."""
+        return min(self.smallest, torch.finfo(torch.float32).tiny)
+
     def of_sum(self, n_terms: int) -> float:
         """γ: the relative error of a sum of this many products, in any order."""
         share = (n_terms + 2) * self.unit
@@ -158,7 +163,7 @@ class Affine:
     terms: 0 if it only moves numbers.
     """
 
-    terms: Callable[[Call], int]
+    terms: int | Callable[[Call], int]
     offset: tuple[str, ...] = ()
     factors: tuple[str, ...] = ()
 
@@ -181,6 +186,10 @@ class Affine:
         return [name for name in named if call[name] is not None]
 
 
+def _smallest(value: Any) -> float:
+    return float(torch.as_tensor(value, dtype=torch.float64).abs().min())
+
+
 def _zero(value: Any) -> Any:
     return torch.zeros_like(value) if isinstance(value, Tensor) else 0.0
 
@@ -191,16 +200,12 @@ def _adaptive_terms(call: Call) -> int:
     return math.prod(n_in // n_out + 2 for n_in, n_out in ends) + 4
 
 
-def _few(_call: Call) -> int:
-    return 4
-
-
 DENSE = Affine(lambda call: int(call["weight"][0].numel()) + 1, ("bias",), ("weight",))
 TRANSPOSED = Affine(
     lambda call: int(call["weight"][:, 0].numel()) // call["groups"] + 1, ("bias",), ("weight",)
 )
 AVERAGE = Affine(lambda call: math.prod(call.sides("kernel_size")) + 4)
-ADDED, TIMES = Affine(_few, ("constant",)), Affine(_few, (), ("constant",))
+ADDED, TIMES = Affine(4, ("constant",)), Affine(4, (), ("constant",))
 CONVOLUTIONS = {
     **{f"conv{n}d.{kind}": DENSE for n in (1, 2, 3) for kind in ("default", "padding")},
     "conv_transpose1d.default": TRANSPOSED,
@@ -211,27 +216,64 @@ AFFINE: dict[str, Affine] = {
     "linear.default": DENSE,
     **CONVOLUTIONS,
     # A root, a division, products and sums: a few of each.
-    BATCH_NORM: Affine(lambda _: 16, ("bias", "running_mean"), ("weight",)),
+    BATCH_NORM: Affine(16, ("bias", "running_mean"), ("weight",)),
     **{f"avg_pool{n}d.default": AVERAGE for n in (1, 2, 3)},
     **{f"adaptive_avg_pool{n}d.default": Affine(_adaptive_terms) for n in (1, 2, 3)},
-    "pad.default": Affine(lambda _: 0, ("value",)),
-    "pixel_shuffle.default": Affine(lambda _: 0),
+    "pad.default": Affine(0, ("value",)),
+    "pixel_shuffle.default": Affine(0),
     **dict.fromkeys(("add.Tensor", "sub.Tensor"), ADDED),
     **dict.fromkeys(("mul.Tensor", "div.Tensor"), TIMES),
-    "rsub.Scalar": Affine(_few, ("other",)),
-    "neg.default": Affine(lambda _: 0),
+    "rsub.Scalar": Affine(4, ("other",)),
+    "neg.default": Affine(0),
 }
+
+
+REFUSED: dict[str, tuple[Callable[[Call], bool], str]] = {
+    "div.Tensor": (
+        lambda call: call.value != "self",
+        "division by a value of the network is not supported",
+    ),
+    "pad.default": (
+        lambda call: len(call["pad"]) > 2 * len(call.shape),
+        "it pads the batch, so it mixes the samples",
+    ),
+    "elu.default": (
+        lambda call: not call["scale"] == call["input_scale"] == 1,
+        "ELU with scales has no known bound",
+    ),
+    "celu.default": (
+        lambda call: not call["alpha"] > 0,
+        "CELU with alpha={alpha} has no bound: alpha must be > 0",
+    ),
+    "softplus.default": (
+        lambda call: call["beta"] == 0 or not math.isfinite(call["beta"]),
+        "Softplus with beta={beta} has no bound",
+    ),
+    "rrelu.default": (lambda call: call["training"], "RReLU is random in training"),
+    **dict.fromkeys(
+        ("softmax.int", "log_softmax.int"),
+        (lambda call: _axis(call) == 0, "its axis is that of the batch: it mixes the samples"),
+    ),
+    **dict.fromkeys(
+        ("layer_norm.default", "group_norm.default"),
+        (lambda call: not call["eps"] > 0, "with eps=0 a sample of equal values has no bound"),
+    ),
+}
+"""When an operation has no bound, and why."""
+
+
+def _check_arguments(call: Call) -> None:
+    refused, words = REFUSED.get(call.name, (lambda _: False, ""))
+    if refused(call):
+        raise LayerError(words.format(**call.arguments))
 
 
 def check_call(call: Call) -> None:
     """Refuse arguments for which the tables do not hold, or that mix the samples of a batch."""
-    given = call.arguments
-    if given.get("alpha", 1) != 1 and call.name not in FUNCTIONS:
-        raise LayerError(f"{call.name} with alpha={given['alpha']} is not supported")
-    if call.name.startswith("div") and call.value != "self":
-        raise LayerError("division by a value of the network is not supported")
-    if call.name == "pad.default" and len(given["pad"]) > 2 * len(call.shape):
-        raise LayerError("it pads the batch, so it mixes the samples")
+    if call.name not in FUNCTIONS:
+        _check_arguments(call)
+        if call.arguments.get("alpha", 1) != 1:
+            raise LayerError(f"{call.name} with alpha={call['alpha']} is not supported")
     generator = torch.Generator().manual_seed(0)
     batch = torch.randn(3, *call.shape, dtype=torch.float64, generator=generator)
     together, alone = call(batch), torch.cat([call(batch[i : i + 1]) for i in range(3)])
@@ -260,19 +302,25 @@ def affine_noise(call: Call, arithmetic: Arithmetic) -> Noise:
     if call.name in CONVOLUTIONS:
         _check_convolution(arithmetic)
     if call.name == BATCH_NORM:
+        if float(call["running_var"].min()) + call["eps"] < arithmetic.least / arithmetic.unit:
+            raise LayerError("its variance is so small that it loses digits: use a larger eps")
         scale, shift = _batch_norm(call)
         absolute = float(scale.max())
         offset = float(shift.norm()) * math.sqrt(math.prod(call.shape[1:]))
     else:
         # The output at 0 needs no absolute values: each of its entries is a single term.
         offset = float(call(torch.zeros(1, *call.shape, dtype=torch.float64)).norm())
+        if call.name == "div.Tensor" and _smallest(call["other"]) < arithmetic.smallest:
+            raise LayerError("it divides by numbers so small that they lose digits")
         absolute = nonnegative_norm(affine.absolute(call), call.shape)
-    n_terms = affine.terms(call)
+    n_terms = _value(affine.terms, call)
     gamma = arithmetic.of_sum(n_terms) if n_terms else arithmetic.unit
-    small = absolute * math.sqrt(math.prod(call.shape))
-    small += (n_terms + 4) * math.sqrt(math.prod(call.output))
+    n_in, n_out = math.prod(call.shape), math.prod(call.output)
+    small = absolute * math.sqrt(n_in) + (n_terms + 4) * math.sqrt(n_out)
+    # Each entry of A may be off by the least, so A by √(n_in·n_out) times as much.
+    lost = arithmetic.least * math.sqrt(n_in * n_out)
     return Noise(
-        gamma * absolute if n_terms else 0.0,
+        gamma * absolute + lost if n_terms else 0.0,
         gamma * offset + arithmetic.smallest * small,
         absolute,
         offset,
@@ -308,30 +356,6 @@ def _gelu(call: Call) -> float:
     return 0.5 * (1 + math.erf(1.0)) + math.exp(-1.0) / math.sqrt(math.pi)
 
 
-def _elu(call: Call) -> float:
-    if call["scale"] != 1 or call["input_scale"] != 1:
-        raise LayerError("ELU with scales has no known bound")
-    return max(1.0, abs(float(call["alpha"])))
-
-
-def _celu(call: Call) -> float:
-    if not call["alpha"] > 0:
-        raise LayerError(f"CELU with alpha={call['alpha']} has no bound: alpha must be > 0")
-    return 1.0
-
-
-def _softplus(call: Call) -> float:
-    if call["beta"] == 0 or not math.isfinite(call["beta"]):
-        raise LayerError(f"Softplus with beta={call['beta']} has no bound")
-    return 1.0
-
-
-def _rrelu(call: Call) -> float:
-    if call["training"]:
-        raise LayerError("RReLU is random in training")
-    return max(1.0, abs(float(call["lower"] + call["upper"])) / 2)
-
-
 def jump_of(call: Call) -> float:
     """How far a function jumps: above its threshold torch replaces Softplus by the identity.
 
@@ -344,23 +368,10 @@ def jump_of(call: Call) -> float:
     return excess / abs(float(call["beta"]))
 
 
-def _softmax(call: Call) -> float:
-    """1/2: the Jacobian diag(p) - ppᵀ has absolute row sums 2p(1 - p), largest at p = 1/2."""
-    _axis(call)
-    return 0.5
-
-
-def _log_softmax(call: Call) -> float:
-    """√n: the norm of the Jacobian I - 1pᵀ is convex in p, so its maximum is at a vertex."""
-    return math.sqrt(call.shape[_axis(call)])
-
-
 def _axis(call: Call) -> int:
-    """The axis of a sample that a softmax works along."""
+    """The axis that a softmax works along, in a batch."""
     axis: int = call["dim"] % (len(call.shape) + 1)
-    if axis == 0:
-        raise LayerError("its axis is that of the batch: it mixes the samples")
-    return axis - 1
+    return axis
 
 
 def _norm_of_samples(call: Call) -> float:
@@ -368,8 +379,6 @@ def _norm_of_samples(call: Call) -> float:
 
     Nearly constant samples attain it.
     """
-    if not call["eps"] > 0:
-        raise LayerError("with eps=0 a sample of equal values has no bound")
     return _largest(call["weight"], 1.0) / math.sqrt(call["eps"])
 
 
@@ -404,79 +413,72 @@ def _largest(values: Any, otherwise: float) -> float:
     return otherwise if values is None else float(values.abs().max())
 
 
-def _limits(*names: str) -> Callable[[Call], tuple[float, float]]:
+def _value(fact: Any, call: Call) -> Any:
+    return fact(call) if callable(fact) else fact
+
+
+def _limits(call: Call) -> tuple[float, float]:
     """The size of limits, which are rounded to the dtype."""
-
-    def size(call: Call) -> tuple[float, float]:
-        given = [abs(call[name]) for name in names if call[name] is not None]
-        return 0.0, max((limit for limit in given if math.isfinite(limit)), default=0.0)
-
-    return size
+    given = [abs(v) for k, v in call.arguments.items() if k[:3] in ("min", "max") and v is not None]
+    return 0.0, max(filter(math.isfinite, given), default=0.0)
 
 
-@dataclass(frozen=True)
-class Function:
-    """Any other operation: its constant, and the (A, K) of its rounding if it is elementwise."""
-
-    constant: Callable[[Call], float]
-    size: Callable[[Call], tuple[float, float]] | None = None
+def _exponential(call: Call) -> tuple[float, float]:
+    return 1.0, 2 * (1 + abs(call["alpha"]))
 
 
-def _function(constant: float | Callable[[Call], float], a: float, k: float = 0.0) -> Function:
-    return Function(constant if callable(constant) else lambda _: constant, lambda _: (a, k))
+def _smooth(call: Call) -> tuple[float, float]:
+    """For a function through 0, right up to units in the last place of its steepest slope."""
+    return 2 * max(1.0, _value(FUNCTIONS[call.name][0], call)), 0.0
 
 
-def _smooth(find: float | Callable[[Call], float]) -> Function:
-    """A function through 0, right up to units in the last place of its steepest slope."""
-    constant = find if callable(find) else lambda _: find
-    return Function(constant, lambda call: (2 * max(1.0, constant(call)), 0.0))
-
-
-FUNCTIONS: dict[str, Function] = {
-    "relu.default": _function(1.0, 0.0),
-    "hardtanh.default": Function(lambda _: 1.0, _limits("min_val", "max_val")),
-    "clamp.default": Function(lambda _: 1.0, _limits("min", "max")),
-    "tanh.default": _function(1.0, 0.0, 2.0),
-    "sigmoid.default": _function(0.25, 0.0, 2.0),
-    "hardsigmoid.default": _function(1 / 6, 0.0, 2.0),
-    "log_sigmoid.default": _function(1.0, 1.0, 2.0),
-    "hardswish.default": _smooth(1.5),
-    "silu.default": _smooth(1.0998394),  # the largest slope, at x = 2.3994, rounded up
-    "mish.default": _smooth(1.0884982),  # the largest slope, at x = 1.4906, rounded up
-    "gelu.default": _smooth(_gelu),
-    "leaky_relu.default": _smooth(lambda call: max(1.0, abs(call["negative_slope"]))),
-    "rrelu.default": _smooth(_rrelu),
-    "prelu.default": _smooth(lambda call: max(1.0, _largest(call["weight"], 1.0))),
+FUNCTIONS: dict[str, tuple[Any, Any]] = {
+    "relu.default": (1.0, (0.0, 0.0)),
+    **dict.fromkeys(("hardtanh.default", "clamp.default"), (1.0, _limits)),
+    "tanh.default": (1.0, (0.0, 2.0)),
+    "sigmoid.default": (0.25, (0.0, 2.0)),
+    "hardsigmoid.default": (1 / 6, (0.0, 2.0)),
+    "log_sigmoid.default": (1.0, (1.0, 2.0)),
+    "hardswish.default": (1.5, _smooth),
+    "silu.default": (1.0998394, _smooth),  # the largest slope, at x = 2.3994, rounded up
+    "mish.default": (1.0884982, _smooth),  # the largest slope, at x = 1.4906, rounded up
+    "gelu.default": (_gelu, _smooth),
+    "leaky_relu.default": (lambda call: max(1.0, abs(call["negative_slope"])), _smooth),
+    "rrelu.default": (lambda call: max(1.0, abs(call["lower"] + call["upper"]) / 2), _smooth),
+    "prelu.default": (lambda call: max(1.0, _largest(call["weight"], 1.0)), _smooth),
     # Scale times alpha, just below 0.
-    "selu.default": _function(1.0507009873554805 * 1.6732632423543772, 1.1, 4.0),
-    "elu.default": Function(_elu, lambda call: (1.0, 2 * (1 + abs(call["alpha"])))),
-    "celu.default": Function(_celu, lambda call: (1.0, 2 * (1 + abs(call["alpha"])))),
-    "softplus.default": Function(_softplus, lambda call: (1.0, 2 / abs(call["beta"]))),
-    **{f"max_pool{n}d.default": _function(_max_pool, 0.0) for n in (1, 2, 3)},
-    **{f"adaptive_max_pool{n}d.default": _function(_max_pool, 0.0) for n in (1, 2, 3)},
-    "softmax.int": Function(_softmax),
-    "log_softmax.int": Function(_log_softmax),
-    "layer_norm.default": Function(_norm_of_samples),
-    "group_norm.default": Function(_norm_of_samples),
+    "selu.default": (1.0507009873554805 * 1.6732632423543772, (1.1, 4.0)),
+    "elu.default": (lambda call: max(1.0, abs(call["alpha"])), _exponential),
+    "celu.default": (1.0, _exponential),
+    "softplus.default": (1.0, lambda call: (1.0, 2 / abs(call["beta"]))),
+    **{f"max_pool{n}d.default": (_max_pool, (0.0, 0.0)) for n in (1, 2, 3)},
+    **{f"adaptive_max_pool{n}d.default": (_max_pool, (0.0, 0.0)) for n in (1, 2, 3)},
+    # The Jacobian diag(p) - ppᵀ has absolute row sums 2p(1 - p), largest at p = 1/2.
+    "softmax.int": (0.5, None),
+    # The norm of the Jacobian I - 1pᵀ is convex in p, so its maximum is at a vertex.
+    "log_softmax.int": (lambda call: math.sqrt(call.shape[_axis(call) - 1]), None),
+    **dict.fromkeys(("layer_norm.default", "group_norm.default"), (_norm_of_samples, None)),
 }
+"""Any other operation: its constant, and the (A, K) of its rounding if it is elementwise."""
 
 
 def constant_of(call: Call, jumps: bool) -> float:
     """The Lipschitz constant of a function; jumps: whether it may jump."""
+    _check_arguments(call)
     if not jumps and jump_of(call) > LARGEST_JUMP:
         raise LayerError(f"it jumps by {jump_of(call):.1e} at its threshold {call['threshold']}")
-    constant = FUNCTIONS[call.name].constant(call)
+    constant: float = _value(FUNCTIONS[call.name][0], call)
     if not constant < math.inf:  # also false for NaN
         raise LayerError(f"its Lipschitz constant is {constant}")
     return constant
 
 
 def function_noise(call: Call, arithmetic: Arithmetic) -> Noise:
-    largest, size = torch.finfo(arithmetic.dtype).max, FUNCTIONS[call.name].size
     constant, root = constant_of(call, True), math.sqrt(math.prod(call.output))
+    largest, size = torch.finfo(arithmetic.dtype).max, _value(FUNCTIONS[call.name][1], call)
     small = 8 * (1 + constant) * arithmetic.smallest
     if size is not None:
-        a, k = size(call)
+        a, k = size
         fixed = root * (ULPS * arithmetic.unit * k + small + jump_of(call))
         peak = 4 * max(1.0, constant)
         return Noise(ULPS * arithmetic.unit * a, fixed, peak, 8 * (1 + k), False, largest)
@@ -494,7 +496,7 @@ def function_noise(call: Call, arithmetic: Arithmetic) -> Noise:
     if call.name == "group_norm.default":
         raise LayerError("no bound for the rounding of group_norm is known")
     # Each p is off by γ of itself and by u·|d|·exp(-|d|), d its distance to the maximum.
-    n, is_log = call.shape[_axis(call)], call.name.startswith("log")
+    n, is_log = call.shape[_axis(call) - 1], call.name.startswith("log")
     relative = 8 * arithmetic.unit * (1 + math.sqrt(n)) if is_log else 0.0
     scale = 1 + math.log(max(1, n)) if is_log else 1.0
     each = 8 * arithmetic.of_sum(n + ULPS) * scale + 8 * (n + 2) * arithmetic.smallest

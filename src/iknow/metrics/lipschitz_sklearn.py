@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -51,7 +50,6 @@ KNOWN = {
     },
 }  # fmt: skip
 """The known transformers, with all parameters they may have."""
-NAMES = ", ".join(kind.__name__ for kind in KNOWN)
 USUAL = 1e-20, 1e20  # with parameters in this range float32 inputs up to 1e15 cannot overflow
 LARGEST = 4e150  # far from where squares of float64 overflow
 FLOAT64 = np.dtype(np.float64)
@@ -74,7 +72,6 @@ def mlp_lipschitz(
         ['input', 'hidden1', 'logits']
     """
     steps, classifier = unwrap(network)
-    check_network(classifier)
     names = _layer_names(steps, classifier)
     for name in (*names, start, *(layers or ())):
         _place(name, names)
@@ -82,10 +79,8 @@ def mlp_lipschitz(
     early = [name for name in layers or () if _place(name, names) < first]
     if early:
         raise LayerError(f"layer {early[0]!r} comes before {start!r}: distances go forward")
-    places = range(first + 1, len(names))
-    taken = [(names[place], _step(steps, classifier, place, FLOAT64)) for place in places]
-    nodes, along = _nodes(taken), Propagation(_norm)
-    found = dict(zip(names[first:], nodes, strict=True))
+    nodes = _nodes(steps, classifier, names, first, FLOAT64)
+    found, along = dict(zip(names[first:], nodes, strict=True)), Propagation(_norm)
     return {name: along.constant(found[name]) for name in found if name in (layers or found)}
 
 
@@ -94,11 +89,7 @@ def sensitivity_of(
 ) -> Sensitivity:
     """Bound how far a layer of a fitted estimator, whose steps up to it are known, can move.
 
-    Args:
-        estimator: A fitted classifier or pipeline.
-        layer: Name of the layer.
-        dtype: Data type of the inputs, which transformers compute in.
-        n_features: Number of features of the inputs.
+    dtype: that of the inputs, which transformers compute in; n_features: of the inputs.
 
     Examples:
         >>> sensitivity_of(network, "input", np.dtype(np.float64), 4).lipschitz
@@ -107,14 +98,12 @@ def sensitivity_of(
     steps, classifier = unwrap(estimator)
     names = ["input", *(name for name, _ in steps)]
     if layer not in names:
-        check_network(classifier)
         names = _layer_names(steps, classifier)
-    places = range(1, _place(layer, names) + 1)
-    taken = [(names[place], _step(steps, classifier, place, dtype)) for place in places]
     along = Propagation(
         _norm, stored=lambda node: Noise(FLOAT32_ROUNDING, SMALLEST * math.sqrt(node.n_values))
     )
-    return along.sensitivity(_nodes(taken, n_features)[-1])
+    taken = names[: _place(layer, names) + 1]
+    return along.sensitivity(_nodes(steps, classifier, taken, 0, dtype, n_features)[-1])
 
 
 def _norm(run: tuple[Floats, ...]) -> float:
@@ -128,68 +117,7 @@ def _place(name: str, names: Sequence[str]) -> int:
 
 
 def _layer_names(steps: Sequence[tuple[str, Any]], network: Any) -> list[str]:
-    hidden = [f"hidden{i + 1}" for i in range(len(network.coefs_) - 1)]
-    return ["input", *(name for name, _ in steps), *hidden, "logits"]
-
-
-def _step(
-    steps: Sequence[tuple[str, Any]], network: Any, place: int, dtype: np.dtype[Any]
-) -> Step | None:
-    """The step to the layer at this place from the one before it."""
-    if place <= len(steps):
-        return transformer_step(*steps[place - 1], dtype)
-    return dense_step(network, place - len(steps) - 1)
-
-
-@dataclass(frozen=True, eq=False)
-class Step:
-    """x → function(x @ matrix + offset), computed with some noise.
-
-    matrix: of shape (n_inputs, n_outputs). slope: the Lipschitz constant of the function. The
-    computed value is off by at most noise · |x|₂ + fixed before the function, which adds
-    function_noise.
-    """
-
-    matrix: Floats
-    offset: Floats
-    noise: float
-    fixed: float
-    function: Callable[[Floats], Floats] | None = None
-    slope: float = 1.0
-    function_noise: float = 0.0
-
-
-def _nodes(steps: Sequence[tuple[str, Step | None]], n_features: int = 0) -> list[Node]:
-    """The input and the layer after each step; n_features: of the input, if no step says so."""
-    known = [step for _, step in steps if step is not None]
-    value = np.zeros(len(known[0].matrix) if known else n_features)
-    nodes = [Node("the input", "input", (), len(value), lambda: 0.0)]
-
-    def add(name: str, kind: Any, noise: Noise, **facts: Any) -> Node:
-        n_values, center = len(value), _length(value)
-        inputs = (nodes[-1],) if kind == "affine" else (linear,)
-        return Node(repr(name), kind, inputs, n_values, lambda: center, lambda: noise, **facts)
-
-    for name, step in steps:
-        if step is None:
-            nodes.append(nodes[-1])
-            continue
-        peak, peak_fixed = _length(step.matrix), _length(step.offset)
-        if not max(peak, peak_fixed) < 1e100:
-            raise LayerError(f"layer {name!r} has weights so large that float64 may overflow")
-        value = value @ step.matrix + step.offset
-        noise = Noise(step.noise, step.fixed, peak, peak_fixed)
-        node = linear = add(name, "affine", noise, linear=step.matrix)
-        if step.function is not None:
-            value, constant = step.function(value), partial(float, step.slope)
-            noise = Noise(0.0, step.function_noise, largest=LARGEST)
-            node = add(name, "function", noise, lipschitz=constant)
-        nodes.append(node)
-    return nodes
-
-
-def check_network(network: Any) -> None:
-    """Refuse anything but scikit-learn's own MLPClassifier, fitted."""
+    """The layers of a pipeline that ends in scikit-learn's own MLPClassifier, fitted."""
     if type(network) is not MLPClassifier or not hasattr(network, "coefs_"):
         raise InputError(
             "expected a fitted MLPClassifier or a pipeline that ends in one; got "
@@ -197,85 +125,143 @@ def check_network(network: Any) -> None:
         )
     if network.activation not in ACTIVATION_LIPSCHITZ:
         raise InputError(f"the activation function {network.activation!r} is not known")
+    hidden = [f"hidden{i + 1}" for i in range(len(network.coefs_) - 1)]
+    return ["input", *(name for name, _ in steps), *hidden, "logits"]
 
 
-def dense_step(network: Any, i: int) -> Step:
+def _nodes(
+    steps: Sequence[tuple[str, Any]],
+    network: Any,
+    names: Sequence[str],
+    first: int,
+    dtype: np.dtype[Any],
+    n_features: int = 0,
+) -> list[Node]:
+    """The named layers from the first wanted one on, which counts as the input."""
+    layers = Layers(n_features)
+    nodes = [layers.last]
+    for place in range(first, len(names) - 1):
+        layers.name = names[place + 1]
+        if place < len(steps):
+            add_transformer(layers, steps[place][1], dtype)
+        else:
+            add_dense(layers, network, place - len(steps))
+        nodes.append(layers.last)
+    return nodes
+
+
+class Layers:
+    """Nodes, each made from the last; name: of the layer under way, in errors.
+
+    Matrices have the shape (n_inputs, n_outputs).
+    """
+
+    def __init__(self, n_features: int) -> None:
+        self.name = ""
+        self._value: Floats | None = None
+        self.last = Node("the input", "input", (), n_features, lambda: 0.0)
+
+    def affine(self, matrix: Floats, offset: Floats, noise: float, fixed: float) -> None:
+        """X → x @ matrix + offset, off by at most noise · |x|₂ + fixed."""
+        peak, peak_fixed = _length(matrix), _length(offset)
+        if not max(peak, peak_fixed) < 1e100:
+            raise LayerError(f"layer {self.name!r} has weights so large that float64 may overflow")
+        value = offset if self._value is None else self._value @ matrix + offset
+        noises = Noise(noise, fixed, peak, peak_fixed)
+        self._add("affine", value, noises, linear=matrix)
+
+    def function(self, function: Callable[[Floats], Floats], slope: float, noise: float) -> None:
+        """A function of a Lipschitz constant, off by at most the noise."""
+        assert self._value is not None
+        noises = Noise(0.0, noise, largest=LARGEST)
+        self._add("function", function(self._value), noises, lipschitz=lambda: slope)
+
+    def _add(self, kind: Any, value: Floats, noise: Noise, **facts: Any) -> None:
+        what, center, self._value = repr(self.name), _length(value), value
+        self.last = Node(
+            what, kind, (self.last,), len(value), lambda: center, lambda: noise, **facts
+        )
+
+
+def add_dense(layers: Layers, network: Any, i: int) -> None:
     """Layer i of a network, in float64; the last one, the logits, has no activation."""
     matrix, offset = as_matrix(network.coefs_[i]), _vector(network.intercepts_[i])
     unit = 2 * (len(matrix) + 2) * FLOAT64_ROUNDING
-    step = Step(matrix, offset, unit * _length(matrix), unit * _length(offset))
-    if i == len(network.coefs_) - 1 or network.activation == "identity":
-        return step
-    # relu is exact; tanh and expit are off by a few units in the last place of numbers below 1.
-    noise = 32 * FLOAT64_ROUNDING * math.sqrt(len(offset))
-    return replace(
-        step,
-        function=ACTIVATIONS[network.activation],
-        slope=ACTIVATION_LIPSCHITZ[network.activation],
-        function_noise=0.0 if network.activation == "relu" else noise,
-    )
+    layers.affine(matrix, offset, unit * _length(matrix), unit * _length(offset))
+    name = network.activation
+    if i < len(network.coefs_) - 1 and name != "identity":
+        # relu is exact; tanh and expit are off by a few units in the last place of numbers below 1.
+        noise = 0.0 if name == "relu" else 32 * FLOAT64_ROUNDING * math.sqrt(len(offset))
+        layers.function(ACTIVATIONS[name], ACTIVATION_LIPSCHITZ[name], noise)
 
 
-def transformer_step(name: str, transformer: Any, dtype: np.dtype[Any]) -> Step | None:
-    """The named step of a pipeline, for inputs of a dtype; None if it does nothing."""
+def add_transformer(layers: Layers, transformer: Any, dtype: np.dtype[Any]) -> None:
+    """A step of a pipeline, for inputs of a dtype."""
     if isinstance(transformer, str):  # "passthrough"
-        return None
+        return
     if type(transformer) is FrozenEstimator:
-        _check_methods(name, transformer)
+        _check_methods(layers.name, transformer)
         transformer = transformer.estimator
     kind = type(transformer)
+    what = f"step {layers.name!r} ({kind.__name__}) cannot be bounded"
     if kind not in KNOWN:
         raise LayerError(
-            f"step {name!r} ({kind.__name__}) cannot be bounded: {NAMES} and passthrough can, but "
+            f"{what}: {', '.join(each.__name__ for each in KNOWN)} and passthrough can, but "
             "not their subclasses; start after it, or bound it yourself and multiply"
         )
-    _check_methods(name, transformer)
-    parameters, what = transformer.get_params(deep=False), f"step {name!r} ({kind.__name__})"
+    _check_methods(layers.name, transformer)
+    parameters = transformer.get_params(deep=False)
     unknown = sorted(set(parameters) - KNOWN[kind])
     if unknown:
-        raise LayerError(f"{what} cannot be bounded: its parameter {unknown[0]!r} is unknown")
+        raise LayerError(f"{what}: its parameter {unknown[0]!r} is unknown")
     if kind is not PCA and not parameters["copy"]:
         raise LayerError(
-            f"{what} cannot be bounded: with copy=False it changes its input in place, which other "
-            "layers read"
+            f"{what}: with copy=False it changes its input in place, which other layers read"
         )
-    unit = _unit_of(name, dtype)
-    return _projection(transformer, unit) if kind is PCA else _scaler(name, transformer, unit)
+    if dtype.kind in "iub" or (dtype.kind == "f" and dtype.itemsize >= 8):
+        unit = FLOAT64_ROUNDING
+    elif dtype == np.float32:  # which transformers keep
+        unit = FLOAT32_ROUNDING
+    else:
+        raise LayerError(
+            f"step {layers.name!r} cannot be bounded for {dtype} inputs: convert them to float64"
+        )
+    (_add_projection if kind is PCA else _add_scaler)(layers, transformer, unit)
 
 
-def _scaler(name: str, scaler: Any, unit: float) -> Step:
+def _add_scaler(layers: Layers, scaler: Any, unit: float) -> None:
     """Each feature times its scale plus its offset, then perhaps clipped."""
-    ones = np.ones(scaler.n_features_in_)
-    scale, offset, limits = ones, np.zeros_like(ones), None
-    if type(scaler) is StandardScaler:
-        scale = 1 / _vector(scaler.scale_) if scaler.with_std else ones
-        offset = -_vector(scaler.mean_) * scale if scaler.with_mean else offset
-    elif type(scaler) is RobustScaler:
-        scale = 1 / _vector(scaler.scale_) if scaler.with_scaling else ones
-        offset = -_vector(scaler.center_) * scale if scaler.with_centering else offset
-    elif type(scaler) is MaxAbsScaler:
+    kind, ones = type(scaler), np.ones(scaler.n_features_in_)
+    offset, limits = 0 * ones, None
+    if kind is MinMaxScaler:
+        scale, offset = _vector(scaler.scale_), _vector(scaler.min_)
+        limits = tuple(map(float, scaler.feature_range)) if scaler.clip else None
+    elif kind is MaxAbsScaler:
         scale = 1 / _vector(scaler.scale_)
         limits = (-1.0, 1.0) if getattr(scaler, "clip", False) else None
     else:
-        scale, offset = _vector(scaler.scale_), _vector(scaler.min_)
-        low, high = scaler.feature_range
-        limits = (float(low), float(high)) if scaler.clip else None
+        scaled, centered, center = (
+            (scaler.with_std, scaler.with_mean, scaler.mean_)
+            if kind is StandardScaler
+            else (scaler.with_scaling, scaler.with_centering, scaler.center_)
+        )
+        scale = 1 / _vector(scaler.scale_) if scaled else ones
+        offset = -_vector(center) * scale if centered else offset
     if unit > FLOAT64_ROUNDING:
-        _check_sizes(name, scale, offset)
+        _check_sizes(layers.name, scale, offset)
     largest = float(np.abs(scale).max(initial=0.0))
     # Parameters and results are rounded, some twice: 4 units of (|x · scale| + |offset|), plus
     # the loss below the smallest normal number.
     lost = math.sqrt(len(scale)) * (1 + largest) * 1e-44
     fixed = 8 * unit * _length(offset) + lost
-    step = Step(np.diag(scale), offset, 8 * unit * largest, fixed)
-    if limits is None:
-        return step
-    low, high = limits
-    noise = 2 * unit * max(abs(low), abs(high)) * math.sqrt(len(scale))
-    return replace(step, function=lambda x: np.clip(x, low, high), function_noise=noise)
+    layers.affine(np.diag(scale), offset, 8 * unit * largest, fixed)
+    if limits is not None:
+        low, high = limits
+        noise = 2 * unit * max(abs(low), abs(high)) * math.sqrt(len(scale))
+        layers.function(lambda x: np.clip(x, low, high), 1.0, noise)
 
 
-def _projection(pca: Any, unit: float) -> Step:
+def _add_projection(layers: Layers, pca: Any, unit: float) -> None:
     matrix = as_matrix(pca.components_).T
     if pca.whiten:
         # PCA.transform keeps its divisors above 0 this way.
@@ -285,7 +271,7 @@ def _projection(pca: Any, unit: float) -> Step:
     noise = 2 * (len(matrix) + 8) * unit * _length(matrix)
     lost = (len(matrix) + 2) * math.sqrt(matrix.shape[1]) * 1e-44 * (1 + np.abs(matrix).max())
     # PCA projects the mean by itself and subtracts it afterwards, with its own noise.
-    return Step(matrix, -(mean @ matrix), noise, 2 * noise * _length(mean) + float(lost))
+    layers.affine(matrix, -(mean @ matrix), noise, 2 * noise * _length(mean) + float(lost))
 
 
 def _check_methods(name: str, thing: Any) -> None:
@@ -295,15 +281,6 @@ def _check_methods(name: str, thing: Any) -> None:
             f"step {name!r} ({type(thing).__name__}) cannot be bounded: the instance replaces its "
             f"method {replaced[0]!r}"
         )
-
-
-def _unit_of(name: str, dtype: np.dtype[Any]) -> float:
-    """The rounding of the dtype that a transformer computes in; it keeps float32."""
-    if dtype.kind in "iub" or (dtype.kind == "f" and dtype.itemsize >= 8):
-        return FLOAT64_ROUNDING
-    if dtype == np.float32:
-        return FLOAT32_ROUNDING
-    raise LayerError(f"step {name!r} cannot be bounded for {dtype} inputs: convert them to float64")
 
 
 def _check_sizes(name: str, scale: Floats, offset: Floats) -> None:

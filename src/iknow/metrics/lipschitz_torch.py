@@ -7,7 +7,8 @@ over which `lipschitz` propagates. The graph speaks for every batch and every ca
   is an error;
 - the graph for any number of samples and that for one alone are the same, and no operation mixes
   samples, uses their number, or changes a parameter, a buffer or the input;
-- nothing that torch does not follow runs instead: hooks, compiled code, tensors of other types;
+- nothing that torch does not follow runs instead: hooks, compiled code, tensors of other types, or
+  code that looks at values when torch does not follow: the forward must also run without values;
 - what the module really computes agrees: random inputs go through a float64 copy, which must keep
   its state, and `sensitivities` sends real inputs through the module in its own dtype, in batches
   of several sizes and more than once. The results must match those of the graph in float64, up to
@@ -21,14 +22,13 @@ What a forward reads from elsewhere (globals, settings, the environment) counts 
 from __future__ import annotations
 
 import copy
-import io
 import logging
 import math
 import operator
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager, redirect_stderr
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, cached_property, partial
 from typing import Any
@@ -36,27 +36,16 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.export import _trace
 from torch.nn.modules import module as torch_module
 
 from iknow.core.robustness import Sensitivity
 from iknow.errors import InputError, LayerError
 from iknow.locking import fork_waits_for
+from iknow.metrics import lipschitz_aten as aten
 from iknow.metrics.lipschitz import Node, Noise, Propagation
-from iknow.metrics.lipschitz_aten import (
-    AFFINE,
-    FUNCTIONS,
-    SAME,
-    Arithmetic,
-    Call,
-    Shape,
-    affine_noise,
-    arithmetic_of,
-    check_call,
-    constant_of,
-    function_noise,
-    input_dtype,
-    run_norm,
-)
+from iknow.metrics.lipschitz_aten import Arithmetic, Call, Shape
 
 ROWS = 8
 MANY = 11  # samples of an example batch: a number that no axis of a sample is likely to have
@@ -108,7 +97,7 @@ def lipschitz_constants(
     """
     with torch.inference_mode(False), torch.no_grad():
         graph = read_graph(module, tuple(input_shape), layers, start=start)
-        along = Propagation(run_norm, None if start is None else graph.layers[start])
+        along = Propagation(aten.run_norm, None if start is None else graph.layers[start])
         if layers is None:
             known = graph.layers.items()
             layers = [
@@ -153,14 +142,12 @@ def sensitivities(
     with torch.inference_mode(False), torch.no_grad():
         if list(layers) == ["input"] and "input" not in dict(module.named_modules()):
             # Whatever the module is, `TorchModel` only casts the input to its dtype.
-            arithmetic = Arithmetic(input_dtype(module))
+            arithmetic = Arithmetic(aten.input_dtype(module))
             given = _input(tuple(input_shape), arithmetic)
             return {"input": _along(arithmetic).sensitivity(given)}
-        arithmetic = arithmetic_of(module)
-        graph, along = (
-            read_graph(module, tuple(input_shape), layers, arithmetic),
-            _along(arithmetic),
-        )
+        arithmetic = aten.arithmetic_of(module)
+        graph = read_graph(module, tuple(input_shape), layers, arithmetic)
+        along = _along(arithmetic)
         bounds = {name: along.sensitivity(graph.layers[name]) for name in layers}
         if adapter is not None and probe is not None:
             compare(adapter(copy.deepcopy(module)), graph, bounds, probe)
@@ -169,10 +156,10 @@ def sensitivities(
 
 def _along(arithmetic: Arithmetic) -> Propagation:
     """Propagation up to what is stored in float32, into which all dtypes but one fit."""
-    if arithmetic.dtype != torch.float64:
-        return Propagation(run_norm)
+    cast = Arithmetic(torch.float32).of_cast
+    is_cast = arithmetic.dtype == torch.float64
     return Propagation(
-        run_norm, stored=lambda node: Arithmetic(torch.float32).of_cast(node.n_values)
+        aten.run_norm, stored=lambda node: cast(node.n_values) if is_cast else Noise()
     )
 
 
@@ -214,10 +201,11 @@ def read_graph(
         if layer.removesuffix(ENTRANCE) not in names:
             raise LayerError(f"{kind} has no layer {layer!r}")
     _check_parts(module)
-    rows = torch.randn(3, *shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    rows *= torch.tensor([1, 30, 1e-3]).reshape(3, *[1] * len(shape))
+    rows = torch.randn(5, *shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    rows *= torch.tensor([1, 30, 1e-3, 1e4, 1e-7]).reshape(5, *[1] * len(shape))
     batches = (rows, rows[:1], rows[1:2])
-    seen = _run(_marked(copy.deepcopy(module).cpu().double(), wanted), batches)
+    exact = _marked(copy.deepcopy(module).cpu().double(), wanted)
+    seen = _run(exact, batches)
     own = _marked(copy.deepcopy(module), wanted)
     whole = {"input", "output"} - names
     graph, alone = (
@@ -231,6 +219,10 @@ def read_graph(
             values = found.get(layer, [batch] if layer in whole else [])
             if len(values) != 1 or not bool((values[0] - value).norm() <= 1e-5 * value.norm()):
                 raise LayerError(f"layer {layer!r} of {kind} differs from its exported graph")
+    try:  # what `torch.compiler.is_compiling()` hides from the export
+        exact(FakeTensorMode(allow_non_fake_inputs=True).from_tensor(rows))
+    except Exception as error:  # the user's code may raise anything
+        raise LayerError(f"the forward of {kind} may depend on the values it sees") from error
     return graph
 
 
@@ -248,13 +240,9 @@ def _check_parts(network: nn.Module) -> None:
         if not all(getattr(hook, "__module__", "") == OWN_HOOKS for hook in hooks):
             raise LayerError(f"{what} has a hook, which may change values")
         for key, tensor in (*part._parameters.items(), *part._buffers.items()):
-            if tensor is not None and not _is_plain(tensor):
+            plain = type(tensor) in PLAIN_TENSORS and tensor.layout == torch.strided
+            if tensor is not None and (not plain or tensor.is_quantized or tensor.is_complex()):
                 raise LayerError(f"{what} has {key!r}, which is not a plain real tensor")
-
-
-def _is_plain(tensor: Tensor) -> bool:
-    plain = type(tensor) in PLAIN_TENSORS and tensor.layout == torch.strided
-    return plain and not tensor.is_quantized and not tensor.is_complex()
 
 
 def _marked(network: nn.Module, layers: Set[str]) -> nn.Module:
@@ -329,7 +317,7 @@ def _export(network: nn.Module, shape: Shape, n: int) -> Any:
         wanted = ".".join(map(str, OLDEST_TORCH))
         raise LayerError(f"bounds of hidden layers need torch {wanted}; got {torch.__version__}")
     like = next(network.parameters(), next(network.buffers(), torch.empty(0)))
-    example = torch.zeros(n, *shape, dtype=input_dtype(network), device=like.device)
+    example = torch.zeros(n, *shape, dtype=aten.input_dtype(network), device=like.device)
     sizes = None if n == 1 else ({0: torch.export.Dim("batch")},)
     with _exporting, _quiet(), warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
@@ -352,15 +340,15 @@ def _export(network: nn.Module, shape: Shape, n: int) -> Any:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without torch's own words, on stderr, about what it cannot export."""
-    log = logging.getLogger("torch._guards")
-    before = log.level
+    """Without torch's own words about what it cannot export: a log, and prints of its tracer."""
+    log, tracer = logging.getLogger("torch._guards"), vars(_trace)
+    before, tracer["print"] = log.level, lambda *_, **__: None
     log.setLevel(logging.CRITICAL)
     try:
-        with redirect_stderr(io.StringIO()):
-            yield
+        yield
     finally:
         log.setLevel(before)
+        del tracer["print"]
 
 
 class Graph:
@@ -464,7 +452,7 @@ class Graph:
         if node.target is operator.getitem and node.args[1] == 0:  # a pool's or norm's first result
             return self._nodes[node.args[0]]
         name, output = str(node.target).removeprefix("aten."), self._sample(node)
-        if name in SAME:
+        if name in aten.SAME:
             return self._add(node, "same", node.args[:1], lambda y: y.reshape(len(y), *output))
         given = _arguments(node)
         moving = [key for key, value in given.items() if self._is_moving(value)]
@@ -479,16 +467,16 @@ class Graph:
             small *= 4 * arithmetic.smallest
             noise = partial(Noise, 2 * arithmetic.unit, small)
             return self._add(node, "sum", values, node.target, noise=noise)
-        if name in AFFINE.keys() | FUNCTIONS.keys() and len(moving) == 1:
+        if name in aten.AFFINE.keys() | aten.FUNCTIONS.keys() and len(moving) == 1:
             values = [given.pop(moving[0])]
             others = {key: self._in_float64(other) for key, other in given.items()}
             call = Call(name, node.target, moving[0], others, self._sample(values[0]), output)
-            check_call(call)
-            if name in AFFINE:
-                noise = partial(affine_noise, call, arithmetic)
+            aten.check_call(call)
+            if name in aten.AFFINE:
+                noise = partial(aten.affine_noise, call, arithmetic)
                 return self._add(node, "affine", values, call, noise=noise, linear=call)
-            noise = partial(function_noise, call, arithmetic)
-            constant = partial(constant_of, call, self._arithmetic is not None)
+            noise = partial(aten.function_noise, call, arithmetic)
+            constant = partial(aten.constant_of, call, self._arithmetic is not None)
             return self._add(node, "function", values, call, noise=noise, lipschitz=constant)
         raise LayerError(f"torch's {name.partition('.')[0]} is not supported in {_what(node)}")
 
@@ -521,7 +509,9 @@ class Graph:
         if node.op == "placeholder":
             specs = program.graph_signature.input_specs
             (key,) = (spec.target for spec in specs if spec.arg.name == node.name)
-            return program.state_dict.get(key, program.constants.get(key))
+            found = program.state_dict.get(key, program.constants.get(key))
+            is_real = isinstance(found, Tensor) and found.is_floating_point()
+            return found.double() if is_real else found
         random = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
         if self._arithmetic is not None or random or "empty" in str(node.target):
             raise LayerError(
@@ -529,7 +519,12 @@ class Graph:
                 "make it plain, as torch.nn.utils.parametrize.remove_parametrizations does"
             )
         args, kwargs = torch.fx.node.map_arg((node.args, dict(node.kwargs)), self._constant)
-        return node.target(*args, **kwargs)
+        if getattr(kwargs.get("dtype"), "is_floating_point", False):
+            kwargs = {**kwargs, "dtype": torch.float64}
+        try:
+            return node.target(*args, **kwargs)
+        except Exception as error:  # such as two dtypes
+            raise LayerError(f"{_what(node)} cannot be computed in float64") from error
 
 
 def _input(shape: Shape, arithmetic: Arithmetic | None) -> Node:

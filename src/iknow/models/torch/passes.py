@@ -24,6 +24,7 @@ _turn = threading.Condition(threading.RLock())
 _passes: list[_Pass] = []
 """The passes under way, per thread in the order they began; guarded by `_turn`."""
 
+COMPILED = "_compiled_call_impl"
 NOTHING: Mapping[str, nn.Module] = MappingProxyType({})
 
 
@@ -40,13 +41,36 @@ def forward_pass(
     Only runs in this thread count. A pass inside another one of the same thread silences its hooks.
     """
     one = _Pass(module)
+
+    def see(name: str, value: Any) -> None:
+        here = [each for each in list(_passes) if each.thread == one.thread]
+        if threading.get_ident() == one.thread and here[-1] is one:
+            act(name, value)
+
     try:
         with _turn:
             _turn.wait_for(one.is_free)
-            one.take()
+            # Frozen TorchScript has no mode. A part compiled by `module.compile()` ignores hooks
+            # added later. What changes is recorded before it does.
+            training = [part for part in one.parts if getattr(part, "training", False)]
+            one.changed += [(part, "training", True) for part in training]
+            found = [(part, vars(part).get(COMPILED)) for part in one.parts]
+            one.changed += [(part, COMPILED, call) for part, call in found if call is not None]
             _passes.append(one)
-        one.watch(watched, entered, act)
-        one.set_modes()
+        for name, part in entered.items():
+            one.handles.append(
+                part.register_forward_pre_hook(
+                    lambda _, args, kwargs, name=name: see(name, (args, kwargs)), with_kwargs=True
+                )
+            )
+        for name, part in watched.items():
+            one.handles.append(
+                part.register_forward_hook(lambda _, _given, out, name=name: see(name, out))
+            )
+        if training:
+            module.eval()
+        for part in (part for part, name, _ in one.changed if name == COMPILED):
+            setattr(part, COMPILED, None)
         yield
     finally:
         with _turn:
@@ -64,16 +88,14 @@ def copy_at_rest(module: nn.Module) -> nn.Module:
 
 
 class _Pass:
-    """A forward pass: the parts it runs, and what it changes in them."""
+    """A forward pass of this thread: the parts it runs, and what it changes in them."""
 
     def __init__(self, module: nn.Module) -> None:
         self.thread = threading.get_ident()
-        self._module = module
-        self._parts = list(module.modules())
-        self._ids = frozenset(map(id, self._parts))
-        self._handles: list[Any] = []
-        self._training: list[nn.Module] = []
-        self._compiled: list[tuple[nn.Module, Any]] = []
+        self.parts = list(module.modules())
+        self._ids = frozenset(map(id, self.parts))
+        self.handles: list[Any] = []
+        self.changed: list[tuple[nn.Module, str, Any]] = []
 
     def is_free(self) -> bool:
         """Whether no other thread runs any of the parts."""
@@ -81,53 +103,11 @@ class _Pass:
             other.thread == self.thread or self._ids.isdisjoint(other._ids) for other in _passes
         )
 
-    def take(self) -> None:
-        """Record what the pass will change, before it does."""
-        # Frozen TorchScript has no mode.
-        self._training = [part for part in self._parts if getattr(part, "training", False)]
-        # A part compiled by `module.compile()` ignores hooks added later.
-        found = ((part, vars(part).get("_compiled_call_impl")) for part in self._parts)
-        self._compiled = [(part, call) for part, call in found if call is not None]
-
-    def watch(
-        self,
-        watched: Mapping[str, nn.Module],
-        entered: Mapping[str, nn.Module],
-        act: Callable[[str, Any], None],
-    ) -> None:
-        for name, part in entered.items():
-
-            def before(_part: Any, args: Any, kwargs: Any, name: str = name) -> None:
-                if _innermost_here() is self:
-                    act(name, (args, kwargs))
-
-            self._handles.append(part.register_forward_pre_hook(before, with_kwargs=True))
-        for name, part in watched.items():
-
-            def hook(_part: Any, _inputs: Any, output: Any, name: str = name) -> None:
-                if _innermost_here() is self:
-                    act(name, output)
-
-            self._handles.append(part.register_forward_hook(hook))
-
-    def set_modes(self) -> None:
-        if self._training:
-            self._module.eval()
-        for part, _ in self._compiled:
-            part._compiled_call_impl = None
-
     def undo(self) -> None:
-        for handle in self._handles:
+        for handle in self.handles:
             handle.remove()
-        for part in self._training:
-            part.training = True
-        for part, call in self._compiled:
-            part._compiled_call_impl = call
-
-
-def _innermost_here() -> _Pass | None:
-    here = threading.get_ident()
-    return next((one for one in reversed(list(_passes)) if one.thread == here), None)
+        for part, name, value in self.changed:
+            setattr(part, name, value)
 
 
 def _after_fork_in_child() -> None:
