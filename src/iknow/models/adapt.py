@@ -131,7 +131,8 @@ def as_model(
         what = "a Model, which reads itself" if kind is None else kind.name
         raise InputError(f"{refused[0]}= says nothing about {what}: leave it out")
     if kind is None:
-        return model
+        own: Model = model
+        return own
     module, _, name = kind.adapter.partition(".")
     try:
         with unforked():  # only users of a framework load it

@@ -197,9 +197,10 @@ class KerasModel(Network):
         several = isinstance(batch, Fields)
         given: Any = dict(batch.arrays) if several else batch
         wanted = tuple(each for each in layers if each in inside or each not in (INPUT, OUTPUT))
+        values: dict[str, Any] = {}
         try:
             if not wanted:
-                returned, values = self.model(given, training=False), {}
+                returned = self.model(given, training=False)
             else:
                 if wanted not in self._readers:
                     self._readers[wanted] = Reader(self.model, wanted)

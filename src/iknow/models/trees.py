@@ -41,6 +41,13 @@ CONTAINERS = ("DMatrix", "QuantileDMatrix", "Dataset", "Pool")
 """Classes in which the packages keep data to train with; their rows cannot be taken again."""
 
 
+OBJECTIVES = {
+    "xgboost": ("binary:logistic", "binary:logitraw", "multi:softmax", "multi:softprob"),
+    "lightgbm": ("binary", "multiclass", "multiclassova"),
+}
+"""The objectives of classifiers."""
+
+
 class Booster(ABC):
     """A trained model of a package itself, with scikit-learn's interface."""
 
@@ -73,8 +80,7 @@ class XgboostBooster(Booster):
             learner = json.loads(model.save_config())["learner"]
         except xgboost.core.XGBoostError as error:
             raise InputError("the Booster is not trained: train it first, or load one") from error
-        known = ("binary:logistic", "binary:logitraw", "multi:softmax", "multi:softprob")
-        _check_objective("xgboost", learner["objective"]["name"], known)
+        _check_objective("xgboost", learner["objective"]["name"])
         n_classes = max(2, int(learner["learner_model_param"]["num_class"]))
         super().__init__(model, np.arange(n_classes), model.feature_names)
         self.has_leaves = learner["gradient_booster"]["name"] != "gblinear"
@@ -96,7 +102,7 @@ class XgboostBooster(Booster):
 class LightgbmBooster(Booster):
     def __init__(self, model: Any) -> None:
         objective = str(model.dump_model(num_iteration=1).get("objective", "your own function"))
-        _check_objective("lightgbm", objective, ("binary", "multiclass", "multiclassova"))
+        _check_objective("lightgbm", objective)
         n_classes = max(2, model.num_model_per_iteration())
         super().__init__(model, np.arange(n_classes), model.feature_name())
 
@@ -110,7 +116,7 @@ class CatboostBooster(Booster):
             raise InputError("the CatBoost model is not trained: train it first, or load one")
         labels = np.asarray(model.classes_)
         if labels.ndim != 1 or len(labels) < 2:
-            _check_objective("catboost", model.get_all_params().get("loss_function"), ())
+            _check_objective("catboost", model.get_all_params().get("loss_function"))
         super().__init__(model, labels, model.feature_names_)
 
     def ask(self, inputs: Any, *, leaves: bool) -> Any:
@@ -128,9 +134,9 @@ def as_classifier(model: Any) -> Any:
     return CatboostBooster(model) if is_catboost(model) else model
 
 
-def _check_objective(package: str, objective: Any, known: Sequence[str]) -> None:
+def _check_objective(package: str, objective: Any) -> None:
     """Refuse a model whose objective is none of a classifier's."""
-    if str(objective).split(" ")[0] not in known:
+    if str(objective).split(" ")[0] not in OBJECTIVES.get(package, ()):
         raise InputError(
             f"this model of {package} is no classifier, or not of one label per sample: its "
             f"objective is {objective!r}"

@@ -62,7 +62,7 @@ def features_last(part: Any, shape: Sequence[int]) -> bool:
         width = part.normalized_shape[-1]
     elif isinstance(part, nn.RNNBase):
         width = (part.proj_size or part.hidden_size) * (2 if part.bidirectional else 1)
-    second, last = shape[1] == width, shape[-1] == width
+    second, last = bool(shape[1] == width), bool(shape[-1] == width)
     if second != last:
         return last
     return len(shape) == 3 if part is None else isinstance(part, FEATURES_LAST)
