@@ -89,7 +89,11 @@ def sensitivity_of(
 ) -> Sensitivity:
     """Bound how far a layer of a fitted estimator, whose steps up to it are known, can move.
 
-    dtype: that of the inputs, which transformers compute in; n_features: of the inputs.
+    Args:
+        estimator: The fitted estimator.
+        layer: The name of the layer.
+        dtype: That of the inputs, which transformers compute in.
+        n_features: Of the inputs.
 
     Examples:
         >>> sensitivity_of(network, "input", np.dtype(np.float64), 4).lipschitz

@@ -200,7 +200,8 @@ class Minkowski(_AsItIs):
 
     def __post_init__(self) -> None:
         given: Any = self.p
-        given = math.inf if given == "inf" else given  # JSON has no infinity
+        if isinstance(given, str) and given == "inf":  # JSON has no infinity
+            given = math.inf
         p = as_real(given, "p", "be a number from 1 to inf", lambda number: number >= 1)
         object.__setattr__(self, "p", p)
 

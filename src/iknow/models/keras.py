@@ -165,7 +165,7 @@ class KerasModel(Network):
         return as_numbers(inputs, "X")
 
     def layers(self, batch: Any) -> tuple[Layer, ...]:
-        """Describe the input, what enters the last dense layer, and its output; nothing is run."""
+        """Describe an array `batch` as input, what enters the last dense layer, and its output."""
         raw = [Layer(INPUT, "input")] if isinstance(batch, np.ndarray) else []
         # The class of a layer may come from another copy of Keras.
         bases = {name: type(each).__mro__ for name, each in all_layers(self.model).items()}

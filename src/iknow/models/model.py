@@ -40,7 +40,12 @@ Role = Literal["input", "table", "middle", "hidden", "output", "leaves"]
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table, of numbers or categories; known: the categories seen in training.
+    """A column of a table.
+
+    Attributes:
+        name: Its name.
+        kind: Whether it holds numbers or categories.
+        known: The categories seen in training.
 
     Examples:
         >>> Column("city", "category", known=("Bern", "Rome")).known
@@ -54,9 +59,10 @@ class Column:
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer of a model: the name that `observe` knows it by, and what it is to the model.
+    """A layer of a model, and what it is to the model.
 
     Attributes:
+        name: By which `observe` knows it.
         role: "input", "table", "middle", "hidden", "output" or "leaves".
         pool: How its activations become one vector per sample, if that is not the model's own way.
         columns: Those of a table.
