@@ -14,7 +14,9 @@ over which `lipschitz` propagates. The graph speaks for every batch and every ca
   of several sizes and more than once. The results must match those of the graph in float64, up to
   rounding.
 
-What a forward reads from elsewhere (globals, settings, the environment) counts as it is now.
+What a forward reads from elsewhere (globals, settings, the environment) counts as it is now. Code
+that runs only outside compilation (`torch.compiler.is_compiling()`) and computes otherwise without
+looking at a value is seen only where these inputs reach it.
 
 `lipschitz_constants` hold in real arithmetic; `sensitivities` also bound torch's rounding.
 """
