@@ -24,8 +24,7 @@ from iknow.errors import (
 )  # fmt: skip
 from iknow.evaluation import Evaluation, evaluate
 from iknow.explain.assessment import Assessment
-from iknow.explain.explanation import Explanation
-from iknow.explain.layer import Exemplar, LayerExplanation
+from iknow.explain.explanation import Exemplar, Explanation, LayerExplanation
 from iknow.explain.picture import Features, Image, Series, as_features, as_image, as_series
 from iknow.report import make_report
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall, register_rule

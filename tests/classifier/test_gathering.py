@@ -21,7 +21,7 @@ from iknow import (
 from iknow.classifier.gathering import map_ahead, one_ahead
 from iknow.core.quorum import find_contrast
 from iknow.errors import InputError
-from iknow.explain.on_request import OnRequest
+from iknow.explain.later import Later
 from iknow.metrics import Weighted
 from iknow.models.precomputed import PrecomputedModel
 from iknow.search.layer import LayerIndex
@@ -100,7 +100,7 @@ def test_both_ways_say_the_same(rule, batch_size, metric, monkeypatch):
     # Enough for the 5 activations of each sample, not for its distances to the 3 classes.
     monkeypatch.setattr(iknow.classifier.gathering, "BYTES_OF_ACTIVATIONS_KEPT", 40 * 5 * 4)
     later = classifier.assess(queries)
-    assert isinstance(later.evidence, OnRequest)
+    assert isinstance(later.evidence, Later)
     at_once = classifier.assess(queries, evidence=True)
     assert type(at_once.evidence) is dict
     assert later.invalid.nonzero()[0].tolist() == [3, 17]
@@ -244,7 +244,7 @@ def test_where_the_activations_would_be_too_many_evidence_is_gathered_at_once(co
     classifier = fitted(batch_size=16)
     expected = classifier.assess(queries)
     monkeypatch.setattr(iknow.classifier.gathering, "BYTES_OF_ACTIVATIONS_KEPT", 40 * 5 * 4)
-    assert isinstance(classifier.assess(queries).evidence, OnRequest)
+    assert isinstance(classifier.assess(queries).evidence, Later)
     monkeypatch.setattr(iknow.classifier.gathering, "BYTES_OF_ACTIVATIONS_KEPT", 40 * 5 * 4 - 1)
     counter.gathered.clear()
     assessment = classifier.assess(queries)

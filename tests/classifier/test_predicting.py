@@ -290,3 +290,12 @@ def test_frames_everywhere_change_no_answer():
     with sklearn.config_context(transform_output="pandas"):
         framed = wrap(model).fit(FRAME, Y).assess(FRAME)
     assert framed.reason.tolist() == plain.reason.tolist()
+
+
+def test_answers_join_the_frame_that_was_assessed() -> None:
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    X = X.sample(frac=1, random_state=0)  # its index is no longer 0, 1, ...
+    ec = EpistemicClassifier(LogisticRegression(max_iter=1000)).fit(X[:100], y[X.index[:100]])
+    joined = X.join(ec.assess(X[100:]).to_frame(), how="inner")
+    assert joined["belief"].tolist() == ec.predict(joined[X.columns]).tolist()
+    assert len(joined) == 50

@@ -16,6 +16,7 @@ from iknow.core.assertion import (
     find_reasons,
     make_assertions,
 )
+from iknow.errors import InputError
 
 
 def mask(*supports, n_classes=3):
@@ -243,3 +244,16 @@ def test_pandas_takes_them(codes):
     pd = pytest.importorskip("pandas")
     assert pd.Series(codes).value_counts().to_dict() == {2: 2, 0: 2, 1: 1}
     assert "2" in repr(pd.DataFrame({"assertion": codes}))
+
+
+def test_assertions_and_reasons_are_compared_with_their_names() -> None:
+    said = np.array([2, 0, 1], dtype=np.int8).view(Assertions)
+    assert (said == "IK").tolist() == (said == Assertion.IK).tolist() == [True, False, False]
+    assert (said != "IK").tolist() == [False, True, True]
+    assert (said == ["IK", "IMK", "IMK"]).tolist() == [True, False, True]
+    assert (said == np.array(["IK", "IDK", "IDK"], dtype=object)).tolist() == [True, True, False]
+    assert type(said == "IK") is np.ndarray
+    why = np.array([Reason.KNOWN, Reason.DOUBT], dtype=np.int8).view(Reasons)
+    assert (why == "DOUBT").tolist() == [False, True]
+    with pytest.raises(InputError, match="expected one of IDK, IMK, IK; got ik"):
+        said == "ik"  # noqa: B015 - a slip that must not be False everywhere

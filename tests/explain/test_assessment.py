@@ -11,7 +11,7 @@ import pytest
 from iknow.core.assertion import Assertion, Reason
 from iknow.errors import InputError
 from iknow.explain.assessment import Assessment
-from iknow.explain.on_request import OnRequest
+from iknow.explain.later import Later
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest
 
 IK, IMK, IDK = Assertion.IK, Assertion.IMK, Assertion.IDK
@@ -210,7 +210,7 @@ def test_evidence_is_gathered_about_the_picked_samples_alone(assessment):
 
     lazy = replace(
         assessment,
-        evidence=OnRequest(assessment.evidence, gather, np.arange(6)),
+        evidence=Later(assessment.evidence, gather, np.arange(6)),
         found=assessment.supports,
     )
     part = lazy[lazy.assertion == Assertion.IMK]
@@ -338,6 +338,18 @@ def test_a_frame_has_a_row_for_each_sample_and_names_in_order(assessment):
     assert frame["score"].tolist()[:5] == [1.0] * 5
     assert np.isnan(frame["score"][5])
     assert len(assessment[:0].to_frame()) == 0
+
+
+def test_answers_keep_the_index_of_the_frame_that_held_the_samples(assessment):
+    pd = pytest.importorskip("pandas")
+    index = pd.Index(["f", "e", "d", "c", "b", "a"])
+    a = replace(assessment, index=index)
+    assert list(a.to_frame().index) == list("fedcba")
+    X = pd.DataFrame({"x": range(6)}, index=index).sort_index()
+    joined = X.join(a.to_frame())
+    assert joined["reason"].tolist() == [str(reason) for reason in a.reason[::-1]]
+    assert list(a[[4, 0]].to_frame().index) == ["b", "f"]
+    assert list(a[1:3].index) == ["e", "d"]
 
 
 def test_without_pandas_a_frame_names_what_is_missing(run_without):

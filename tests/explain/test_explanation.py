@@ -5,8 +5,7 @@ import pytest
 
 from iknow.core.assertion import Assertion, Reason
 from iknow.core.slack import ChangePoint, Slack
-from iknow.explain.explanation import SENTENCES
-from iknow.explain.layer import Exemplar, LayerExplanation
+from iknow.explain.explanation import SENTENCES, Exemplar, LayerExplanation
 from iknow.explain.picture import Features, as_image
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 from tests import oracles

@@ -19,9 +19,9 @@ from iknow.explain.picture import (
     as_image,
     as_series,
     picture_of,
+    png_bytes,
     take_sample,
 )
-from iknow.explain.png import png_bytes
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (3, 5), (28, 28), (4, 7, 3), (1, 300, 3)])

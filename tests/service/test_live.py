@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iknow import Assertion, Reason, as_features, as_image, as_series
-from iknow.explain.on_request import OnRequest
+from iknow.explain.later import Later
 from iknow.explain.picture import Image
 from iknow.service import live as live_module
 from iknow.service.live import LATELY, N_RECENT, N_UNKNOWN, Live, Recent
@@ -214,7 +214,7 @@ def test_evidence_is_gathered_for_the_kept_rows_alone(clock, assessment):
 
     lazy = replace(
         assessment,
-        evidence=OnRequest(whole, find, np.arange(6)),
+        evidence=Later(whole, find, np.arange(6)),
         found=assessment.supports,
     )
     looker = Looker(per_second=1, most=1, clock=clock)
@@ -264,7 +264,7 @@ def test_evidence_that_cannot_be_had_does_not_lose_the_answer(live, assessment):
         raise OSError("the bundle is gone")
 
     lost = replace(
-        assessment, evidence=OnRequest(["hidden", "logits"], find, np.arange(6)),
+        assessment, evidence=Later(["hidden", "logits"], find, np.arange(6)),
         found=assessment.supports,
     )  # fmt: skip
     add(live, lost, 0.01, "a")

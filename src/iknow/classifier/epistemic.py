@@ -17,7 +17,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from iknow.classifier import gathering
-from iknow.classifier.moving import movements_on_request
+from iknow.classifier.moving import movements_later
 from iknow.classifier.watching import WatchingMixin
 from iknow.core.arrays import Labels
 from iknow.core.quorum import Quorum
@@ -203,10 +203,11 @@ class EpistemicClassifier(WatchingMixin, ClassifierMixin, BaseEstimator):  # typ
             knowable=None if selection is None else selection.knowable,
             found=found.supports,
             decisions=found.decisions,
-            movements=movements_on_request(now.model_, indexes, samples.sizes, found),
+            movements=movements_later(now.model_, indexes, samples.sizes, found),
             levels=None if selection is None else selection.levels,
             least_confidence=-np.inf if selection is None else selection.least_confidence,
             y_true=now._labels(samples),
+            index=X.index if hasattr(X, "iloc") else None,
         )
 
     def _keeps_evidence(self, n_samples: int | None) -> bool:

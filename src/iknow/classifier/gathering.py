@@ -17,7 +17,7 @@ from iknow.core.decision import Decision
 from iknow.core.evidence import Evidence, discard_evidence, stack_evidence
 from iknow.core.rule import Rule
 from iknow.errors import InputError
-from iknow.explain.on_request import OnRequest
+from iknow.explain.later import Later
 from iknow.models.joined import join_whole
 from iknow.models.model import Observation
 from iknow.models.samples import Samples
@@ -156,7 +156,7 @@ def _can_be_kept(
 
 def _gather_later(
     observation: Observation, indexes: Mapping[str, Index], k: int, per_class: int
-) -> OnRequest[Evidence]:
+) -> Later[Evidence]:
     """The evidence about an observation with its activations, gathered on request."""
 
     def gather(layer: str, samples: Ints) -> Evidence:
@@ -170,7 +170,7 @@ def _gather_later(
             ]
         return discard_evidence(stack_evidence(parts), observation.invalid[samples])
 
-    return OnRequest(indexes, gather, np.arange(len(observation.invalid)))
+    return Later(indexes, gather, np.arange(len(observation.invalid)))
 
 
 @contextmanager

@@ -36,7 +36,7 @@ from iknow.core.bisector import find_crossings
 from iknow.core.robustness import FURTHEST, Movement, Sensitivity
 from iknow.core.rule import promise_of
 from iknow.errors import IknowError, LayerError
-from iknow.explain.on_request import OnRequest
+from iknow.explain.later import Later
 from iknow.metrics.lipschitz import FLOAT32_ROUNDING, ROUND_UP, SMALLEST
 from iknow.metrics.metric import Minkowski, check_promises, lp_norms
 from iknow.models.inputs import Sizes, as_rows, norms
@@ -48,13 +48,13 @@ NOT_BOUNDED = (
 )  # fmt: skip  # whatever an unknown model may raise on the way to a bound
 
 
-def movements_on_request(
+def movements_later(
     model: Model, indexes: Mapping[str, LayerIndex], sizes: Callable[[], Sizes], found: Findings
-) -> OnRequest[Movement]:
+) -> Later[Movement]:
     """How far the points of each layer can move, on request; sizes: finds those of the inputs."""
     seen = found.observation
     mover = Mover(model, indexes, sizes, seen.activations or None, seen.belief)
-    return OnRequest(indexes, mover.find, np.arange(len(seen)))
+    return Later(indexes, mover.find, np.arange(len(seen)))
 
 
 @dataclass(frozen=True, eq=False)

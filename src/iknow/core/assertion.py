@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from iknow.core.arrays import Bools, Ints
 from iknow.core.codes import NO_BELIEF
+from iknow.errors import InputError
 
 
 class Word(IntEnum):
@@ -97,6 +98,22 @@ class NamedCodes(np.ndarray[Any, np.dtype[np.int8]]):
         # Without a context numpy chose among the codes: a maximum, np.unique. Else it computed.
         array = array.view(type(self) if context is None and array.dtype == np.int8 else np.ndarray)
         return array[()] if return_scalar else array
+
+    def __eq__(self, other: object) -> Any:
+        return np.asarray(self) == self._codes(other)
+
+    def __ne__(self, other: object) -> Any:
+        return np.asarray(self) != self._codes(other)
+
+    def _codes(self, other: Any) -> Any:
+        """What is compared with the words: their names, in any shape, as numbers."""
+        names = np.asarray(other)
+        if names.dtype.kind not in "UO" or not all(isinstance(n, str) for n in names.flat):
+            return other
+        known = {word.name: code for code, word in self.words.items()}
+        if unknown := sorted(set(names.flat) - known.keys()):
+            raise InputError(f"expected one of {', '.join(known)}; got {', '.join(unknown)}")
+        return np.array([known[n] for n in names.flat], dtype=np.int8).reshape(names.shape)
 
     def __str__(self) -> str:
         return self._written(" ", "")

@@ -45,7 +45,7 @@ def as_columns(assessment: Assessment) -> dict[str, Any]:
     }
 
 
-def as_frame(make_columns: Callable[[], Mapping[str, Any]]) -> Any:
+def as_frame(make_columns: Callable[[], Mapping[str, Any]], index: Any = None) -> Any:
     """A `pandas.DataFrame` of columns; assertions and reasons are categories of their words."""
     try:
         import pandas as pd
@@ -55,7 +55,7 @@ def as_frame(make_columns: Callable[[], Mapping[str, Any]]) -> Any:
     for name, words in (("assertion", Assertion), ("reason", Reason)):
         codes, said = np.asarray(frame[name]), [word.name for word in words]
         frame[name] = pd.Categorical.from_codes(codes, said, ordered=words is Assertion)
-    return pd.DataFrame(frame)
+    return pd.DataFrame(frame, index=index)
 
 
 def level_columns(assessment: Assessment) -> dict[str, NDArray[Any]]:

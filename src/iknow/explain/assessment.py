@@ -6,8 +6,9 @@ predictions (`explain`) without asking the model again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -31,14 +32,18 @@ from iknow.core.rule import Rule, Stability, check_by_layer
 from iknow.core.slack import find_margins
 from iknow.core.stability import find_stability
 from iknow.core.support import find_support, justify
-from iknow.core.text import as_whole
+from iknow.core.text import NO_NUMBERS, as_whole, names, shown
 from iknow.errors import InputError
 from iknow.explain.answers import as_columns, as_frame, as_plain
 from iknow.explain.explanation import Explanation, explain_sample
-from iknow.explain.on_request import about
+from iknow.explain.later import about
 from iknow.explain.picture import Renderer
-from iknow.explain.samples import choose_layers, pick_samples
 from iknow.locking import cached_property
+
+KINDS = (
+    "samples are picked by a position, a slice, positions or a mask, such as a[0], a[:100], "
+    "a[[3, 7]] or a[a.assertion == Assertion.IK]"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +68,7 @@ class Assessment:
         levels: The path that the neighborhoods lie on, if they do.
         least_confidence: Below it the model's own doubt makes a sample IMK; -inf for never.
         y_true: The labels that came with the samples, of shape (n,), if a loader had any.
+        index: The index of the data frame that held the samples, of length n, if one did.
 
     Examples:
         >>> from iknow import Ball
@@ -83,6 +89,7 @@ class Assessment:
     levels: Levels | None = None
     least_confidence: float = -np.inf
     y_true: Labels | None = None
+    index: Any = None
 
     def __post_init__(self) -> None:
         kind = "given by layer, such as {'output': Ball(0.5)}"
@@ -156,7 +163,7 @@ class Assessment:
     def assertion(self) -> Assertions:
         """An `Assertion` for each sample, of shape (n,).
 
-        It prints as names, `[IK IDK IMK]`, and computes as numbers, `a.assertion == Assertion.IK`.
+        It prints as names, `[IK IDK IMK]`, and compares with them, `a.assertion == "IK"`.
         """
         return make_assertions(self.belief_codes, self.justification, self.knowable, self.doubted)
 
@@ -327,6 +334,7 @@ class Assessment:
             movements=about(self.movements, rows),
             invalid=self.invalid[rows],
             y_true=None if self.y_true is None else self.y_true[rows],
+            index=None if self.index is None else self.index[rows],
             found=None if found is None else {layer: found[layer][rows] for layer in found},
             decisions=None if decided is None else {c: decided[c][rows] for c in decided},
         )
@@ -354,12 +362,13 @@ class Assessment:
         Its columns: `belief`; `score`, the model's for its belief; `assertion`, an ordered category
         (IDK < IMK < IK); `reason`; `justified`, the justified classes, with | between them; and
         `level` and `weakest`, if there are levels. For all but these it gathers no evidence: add
-        what you need, such as `frame["margin"] = a.margin`.
+        what you need, such as `frame["margin"] = a.margin`. Samples that came in a data frame keep
+        its index, so `X.join(a.to_frame())` puts each answer beside its sample.
 
         Raises:
             MissingExtraError: pandas is not installed.
         """
-        return as_frame(lambda: as_columns(self))
+        return as_frame(lambda: as_columns(self), self.index)
 
     def _repr_html_(self) -> str:
         from iknow.explain.html import assessment_to_html  # markup is for notebooks alone
@@ -385,3 +394,52 @@ class Assessment:
         i = as_whole(i, "i", "be a whole number, the position of a sample")
         one, i = self[i], i % len(self)
         return explain_sample(one, i, samples=samples, training=training, renderer=renderer)
+
+
+def pick_samples(samples: Any, n: int) -> slice | Ints:
+    """Which of n samples are meant: a slice, or positions >= 0 of shape (m,), as numpy would."""
+    if isinstance(samples, slice):
+        try:
+            samples.indices(n)
+        except Exception as error:  # not whole numbers, or a step of 0
+            raise InputError(f"{KINDS}; got {shown(samples)}: {error}") from error
+        return samples
+    if isinstance(samples, Integral) and not isinstance(samples, NO_NUMBERS):
+        _check_within(samples, n)
+        return slice(int(samples) % n, int(samples) % n + 1)
+    try:
+        given = np.asarray(None if isinstance(samples, tuple) else samples)  # a[0, 1] is a slip
+    except Exception as error:  # ragged lists, or an object that refuses
+        raise InputError(f"{KINDS}; got {shown(samples)}") from error
+    if isinstance(samples, list) and not samples:
+        return np.empty(0, dtype=np.int64)
+    if given.ndim == 1 and given.dtype == bool:
+        if len(given) != n:
+            raise InputError(
+                f"a mask must have a flag for each of the {n} samples; got {len(given)} flags"
+            )
+        return np.flatnonzero(given)
+    if given.dtype.kind not in "iu" or given.ndim != 1:
+        raise InputError(f"{KINDS}; got {shown(samples)}")
+    for position in (given.min(), given.max()) if len(given) else ():
+        _check_within(position, n)
+    return given.astype(np.int64) % max(n, 1)
+
+
+def _check_within(position: Any, n: int) -> None:
+    if not -n <= position < n:
+        raise InputError(
+            f"sample {shown(int(position))} does not exist: the assessment holds {n} samples"
+        )
+
+
+def choose_layers(layers: Any, there: Collection[str]) -> list[str]:
+    """The named layers, at least one; a single name may stand alone."""
+    several = isinstance(layers, Collection) and not isinstance(layers, str)
+    chosen = list(layers) if several and getattr(layers, "ndim", 1) == 1 else [layers]
+    missing = [n for n in chosen if not isinstance(n, str) or n not in there]
+    if missing or not chosen:
+        raise InputError(
+            f"there is evidence for the layers {names(there)}; asked for {names(missing)}"
+        )
+    return chosen

@@ -25,10 +25,8 @@ from iknow.cards import (
 from iknow.core.assertion import Assertion, Reason
 from iknow.core.text import name
 from iknow.explain.assessment import Assessment
-from iknow.explain.explanation import Explanation
-from iknow.explain.layer import Exemplar, LayerExplanation
-from iknow.explain.picture import Image, Picture, Series, scale
-from iknow.explain.png import png_bytes
+from iknow.explain.explanation import Exemplar, Explanation, LayerExplanation
+from iknow.explain.picture import Image, Picture, Series, png_bytes, scale
 
 SERIES_COLORS = ("#0063a6", "#a83279", "#4aa8e0", "#777777")
 WIDTH, HEIGHT = 180, 72

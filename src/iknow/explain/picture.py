@@ -13,6 +13,8 @@ A text is shown as it is, shortened. What cannot be rendered is shown as numbers
 from __future__ import annotations
 
 import math
+import struct
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +29,7 @@ from iknow.errors import InputError
 MOST_FEATURES = 256  # values of a sample that are shown as numbers
 LONGEST_TEXT = 600  # characters of a sample that is a text
 BRIGHTEST = 255
+GRAY, RGB = 0, 2  # PNG's color types, for one and three bytes per pixel
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,3 +224,27 @@ def _plain(value: Any) -> float | str:
         return name(value)
     except Exception:  # a number too long to write, an object that cannot be written at all
         return f"<{type(value).__name__}>"
+
+
+def png_bytes(pixels: NDArray[np.uint8]) -> bytes:
+    """The PNG file of pixels of shape (height, width) or (height, width, 3), 0 to 255."""
+    shape = pixels.shape
+    drawable = len(shape) >= 2 and shape[2:] in ((), (3,)) and pixels.size > 0
+    if pixels.dtype != np.uint8 or not drawable:
+        raise InputError(
+            "pixels must be uint8 of shape (height, width) or (height, width, 3), and not empty; "
+            f"got {pixels.dtype} of shape {shape}"
+        )
+    height, width = shape[:2]
+    color = RGB if pixels.ndim == 3 else GRAY
+    # Each line begins with the number of its filter; 0 means none.
+    lines = np.zeros((height, 1 + pixels.size // height), dtype=np.uint8)
+    lines[:, 1:] = pixels.reshape(height, -1)
+    header = struct.pack(">IIBBBBB", width, height, 8, color, 0, 0, 0)
+    data = _chunk(b"IDAT", zlib.compress(lines.tobytes(), 9))
+    return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", header) + data + _chunk(b"IEND", b"")
+
+
+def _chunk(kind: bytes, content: bytes) -> bytes:
+    checksum = zlib.crc32(kind + content)
+    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", checksum)

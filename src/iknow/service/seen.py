@@ -26,10 +26,8 @@ from iknow.core.arrays import Floats, Ints
 from iknow.core.assertion import Assertion
 from iknow.core.text import name
 from iknow.explain.assessment import Assessment
-from iknow.explain.explanation import Explanation
-from iknow.explain.layer import Exemplar, LayerExplanation
-from iknow.explain.picture import Image, Picture, Renderer, Series, take_sample
-from iknow.explain.png import png_bytes
+from iknow.explain.explanation import Exemplar, Explanation, LayerExplanation
+from iknow.explain.picture import Image, Picture, Renderer, Series, png_bytes, take_sample
 from iknow.locking import Lock
 from iknow.report.album import shrink_image, shrink_series
 

@@ -19,7 +19,7 @@ from iknow.locking import Lock
 Found = TypeVar("Found", Evidence, Movement)
 
 
-class OnRequest(Mapping[str, Found], Generic[Found]):
+class Later(Mapping[str, Found], Generic[Found]):
     """What is known about samples in each layer, by name, found on first access.
 
     find: finds it in a layer, for the samples at some positions; released, with all it holds, when
@@ -56,7 +56,7 @@ class OnRequest(Mapping[str, Found], Generic[Found]):
         return layer in self._layers
 
     def __repr__(self) -> str:
-        return f"OnRequest of {', '.join(self._layers)}; found: {len(self._found)}"
+        return f"Later of {', '.join(self._layers)}; found: {len(self._found)}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A copy cannot take the model along. It did not ask for a certificate, so no warnings.
@@ -64,17 +64,17 @@ class OnRequest(Mapping[str, Found], Generic[Found]):
             warnings.simplefilter("ignore")
             return dict, (dict(self.items()),)
 
-    def about(self, samples: slice | Ints) -> OnRequest[Found]:
+    def about(self, samples: slice | Ints) -> Later[Found]:
         """The same about some of the samples; what is not found yet is found for them alone."""
         with self._lock.held():
             find, found = self._find, dict(self._found)
-        part = OnRequest(self._layers, find, self._positions[samples])
+        part = Later(self._layers, find, self._positions[samples])
         part._found = {layer: whole[samples] for layer, whole in found.items()}
         return part
 
 
 def about(by_layer: Mapping[str, Found], samples: slice | Ints) -> Mapping[str, Found]:
     """What is known about some of the samples, without finding it for any others."""
-    if isinstance(by_layer, OnRequest):
+    if isinstance(by_layer, Later):
         return by_layer.about(samples)
     return {layer: whole[samples] for layer, whole in by_layer.items()}

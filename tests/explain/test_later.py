@@ -10,7 +10,7 @@ import pytest
 
 from iknow.core.evidence import Evidence
 from iknow.core.robustness import Movement
-from iknow.explain.on_request import OnRequest, about
+from iknow.explain.later import Later, about
 
 WHOLE = {
     name: Evidence(np.full((4, 2), i + np.arange(4.0)[:, None]), np.empty((4, 0)), np.eye(4, 2))
@@ -36,7 +36,7 @@ def gathering():
 
 @pytest.fixture
 def evidence(gathering):
-    return OnRequest(WHOLE, gathering, np.arange(4))
+    return Later(WHOLE, gathering, np.arange(4))
 
 
 def test_names_and_sizes_ask_for_nothing(evidence, gathering):
@@ -44,7 +44,7 @@ def test_names_and_sizes_ask_for_nothing(evidence, gathering):
     assert len(evidence) == 2
     assert "logits" in evidence
     assert "output" not in evidence
-    assert repr(evidence) == "OnRequest of hidden, logits; found: 0"
+    assert repr(evidence) == "Later of hidden, logits; found: 0"
     assert gathering.asked == []
 
 
@@ -98,9 +98,7 @@ def test_what_gathers_is_let_go_when_all_is_there():
             alive.set()
 
     kept = Activations()
-    evidence = OnRequest(
-        WHOLE, lambda layer, samples, kept=kept: WHOLE[layer][samples], np.arange(4)
-    )
+    evidence = Later(WHOLE, lambda layer, samples, kept=kept: WHOLE[layer][samples], np.arange(4))
     del kept
     assert evidence["hidden"] is not None
     assert not alive.is_set()
@@ -129,7 +127,7 @@ def test_threads_that_ask_together_get_the_same_and_it_is_gathered_once():
         time.sleep(0.05)  # long enough for the others to come
         return WHOLE[layer][samples]
 
-    evidence = OnRequest(WHOLE, gather, np.arange(4))
+    evidence = Later(WHOLE, gather, np.arange(4))
     found = []
     threads = [threading.Thread(target=lambda: found.append(evidence["hidden"])) for _ in range(8)]
     for thread in threads:
@@ -148,23 +146,23 @@ def test_a_gathering_that_fails_is_tried_again():
             raise failures.pop()
         return WHOLE[layer][samples]
 
-    evidence = OnRequest(WHOLE, gather, np.arange(4))
+    evidence = Later(WHOLE, gather, np.arange(4))
     with pytest.raises(ValueError, match="not now"):
         evidence["hidden"]
     assert len(evidence["hidden"]) == 4
 
 
-def movements_on_request(calls, n=6):
+def movements_later(calls, n=6):
     def find(layer, positions):
         calls.append((layer, positions.tolist()))
         return Movement(2.0, positions.astype(float))
 
-    return OnRequest(("a", "b"), find, np.arange(n))
+    return Later(("a", "b"), find, np.arange(n))
 
 
 def test_movements_are_found_once_for_the_samples_asked_about():
     calls = []
-    movements = movements_on_request(calls)
+    movements = movements_later(calls)
     assert "a" in movements
     assert "c" not in movements
     assert list(movements) == ["a", "b"]
@@ -182,7 +180,7 @@ def test_movements_are_found_once_for_the_samples_asked_about():
 
 def test_movements_let_go_of_what_finds_them_and_are_plain_when_copied():
     calls = []
-    movements = movements_on_request(calls)
+    movements = movements_later(calls)
     plain = pickle.loads(pickle.dumps(movements))
     assert type(plain) is dict
     assert plain["b"].rounding.tolist() == [0, 1, 2, 3, 4, 5]
