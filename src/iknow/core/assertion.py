@@ -108,12 +108,12 @@ class NamedCodes(np.ndarray[Any, np.dtype[np.int8]]):
     def _codes(self, other: Any) -> Any:
         """What is compared with the words: their names, in any shape, as numbers."""
         names = np.asarray(other)
-        if names.dtype.kind not in "UO" or not all(isinstance(n, str) for n in names.flat):
+        if not names.size or not isinstance(names.flat[0], str):
             return other
-        known = {word.name: code for code, word in self.words.items()}
-        if unknown := sorted(set(names.flat) - known.keys()):
-            raise InputError(f"expected one of {', '.join(known)}; got {', '.join(unknown)}")
-        return np.array([known[n] for n in names.flat], dtype=np.int8).reshape(names.shape)
+        known = [word.name for word in self.words.values()]  # in the order of their codes
+        if not (there := np.isin(names, known)).all():
+            raise InputError(f"expected one of {', '.join(known)}; got {names[~there][0]}")
+        return sum(code * (names == word) for code, word in enumerate(known))
 
     def __str__(self) -> str:
         return self._written(" ", "")
