@@ -273,3 +273,12 @@ def test_leaves_are_those_of_a_walk_by_hand(kind, compare, seed):
     (said,) = Session(file).run(["leaves"], {"X": rows})
     expected = [[walk(tree, row, compare) for tree in trees] for row in rows]
     np.testing.assert_array_equal(said, expected)
+
+
+def test_categories_with_high_numbers_take_no_large_table():
+    codes = np.column_stack([X[:, 1], rng.choice([7, 40, 1023, 1024, 900_000], 150) + Y])
+    model = lgbm(min_data_per_group=2, cat_smooth=1).fit(codes, Y, categorical_feature=[1])
+    strange = codes.copy()
+    strange[:, 1] = rng.choice([-1, 8, 41, 1022, 1e9, np.nan], 150)
+    graph = assert_same(model, codes, ["leaves"], strange)
+    assert graph.ByteSize() < 1 << 20
