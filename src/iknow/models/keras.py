@@ -33,28 +33,19 @@ class Reader:
 
     def __init__(self, model: Any, layers: Sequence[str]) -> None:
         own, inner = own_layers(model), defaultdict[str, list[str]](list)
-        wanted: dict[str, None] = {}
-        for each in layers:
-            if each in own or each.removesuffix(ENTRANCE) in own:
-                wanted[each] = None
-            else:
-                outer, _, name = each.partition(".")
-                inner[outer].append(name)
-        wanted |= dict.fromkeys(outer + ENTRANCE for outer in inner)
-        self.tensors = {name: tensor_of(model, name) for name in wanted}
-        self.struct = graph_of(model).output
-        returned, inputs = keras.tree.flatten(self.struct), input_tensors(model)
+        here = [each for each in layers if {each, each.removesuffix(ENTRANCE)} & own.keys()]
+        for outer, _, name in (each.partition(".") for each in layers if each not in here):
+            inner[outer].append(name)
+        inputs, names = input_tensors(model), [*here, *(outer + ENTRANCE for outer in inner)]
         self.whole = keras.Model(
             next(iter(inputs.values())) if len(inputs) == 1 else inputs,
-            [*returned, *self.tensors.values()],
+            (graph_of(model).output, {name: tensor_of(model, name) for name in names}),
         )
-        self.n_returned, self.layers = len(returned), layers
-        self.readers = {outer: Reader(own[outer], names) for outer, names in inner.items()}
+        self.layers = layers
+        self.readers = {outer: Reader(own[outer], within) for outer, within in inner.items()}
 
     def __call__(self, given: Any) -> tuple[Any, dict[str, Any]]:
-        values = keras.tree.flatten(self.whole(given, training=False))
-        returned = keras.tree.pack_sequence_as(self.struct, values[: self.n_returned])
-        inside = dict(zip(self.tensors, values[self.n_returned :], strict=True))
+        returned, inside = self.whole(given, training=False)
         found = {name: to_array(value, f"layer {name!r}") for name, value in inside.items()}
         for outer, reader in self.readers.items():
             _, deeper = reader(inside[outer + ENTRANCE])
@@ -86,10 +77,8 @@ def input_tensors(model: Any) -> dict[str, Any]:
 
 def own_layers(model: Any) -> dict[str, Any]:
     """The layers of a model by name, without those that only stand for inputs."""
-    if graph_of(model) is None:
-        return {}
-    named = {layer.name: layer for layer in model.layers}
-    return {name: each for name, each in named.items() if type(each).__name__ != "InputLayer"}
+    layers = () if graph_of(model) is None else model.layers
+    return {each.name: each for each in layers if type(each).__name__ != "InputLayer"}
 
 
 def all_layers(model: Any) -> dict[str, Any]:

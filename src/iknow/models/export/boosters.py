@@ -51,14 +51,9 @@ def find_categories(part: Part, known: Sequence[Any], *, refuses: bool) -> Tenso
             labels = dtype.categories.tolist()
         if labels is None and column.kind == TEXT:
             raise ExportError("a column of text without categories cannot become numbers")
-        if labels is not None:
-            codes = b.codes(column, labels)
-            if refuses:
-                unknown = b.op("Equal", codes, len(labels))
-                if column.kind != TEXT:  # a gap is taken
-                    unknown = b.op("And", unknown, b.op("Not", b.flat(b.op("IsNaN", column))))
-                b.refused.append(unknown)
-            column = b.look_up(np.array([*range(len(labels)), np.nan])[:, None], codes)
+        if labels is not None:  # a gap is known
+            codes = b.codes(column, [*labels, np.nan], refuses=refuses)
+            column = b.look_up(np.array([*range(len(labels)), np.nan, np.nan])[:, None], codes)
         found.append(column)
     return b.concat(found)
 

@@ -75,8 +75,6 @@ def read_bagging(part: Part) -> Answer:
         decisions += [] if answer.decision is None else [answer.decision]
         if answer.chances is None:
             said.append(b.look_up(_places(part, member), _belief(b, answer)))
-        elif len(member.classes_) == n:
-            said.append(answer.chances)
         else:
             said.append(b.op("MatMul", answer.chances, _places(part, member), width=n))
     decision = b.mean(decisions, len(members)) if len(decisions) == len(members) else None
@@ -106,17 +104,14 @@ def read_boosting(part: Part) -> Answer:
 
 def read_voting(part: Part) -> Answer:
     """The mean of the probabilities, or the class with the most votes, the first of equals."""
-    b, voting, said = part.b, part.estimator, []
-    weights = voting._weights_not_none or [1.0] * len(voting.estimators_)
-    for member, weight in zip(voting.estimators_, weights, strict=True):
-        answer = classify(part.of(member))
-        if voting.voting == "soft":
-            said.append(b.op("Mul", _given(answer), float(weight)))
-        else:
-            said.append(b.look_up(_places(part, member) * weight, _belief(b, answer)))
+    b, voting, members = part.b, part.estimator, part.estimator.estimators_
+    weights = voting._weights_not_none or [1.0] * len(members)
+    pairs = [*zip(members, [classify(part.of(each)) for each in members], weights, strict=True)]
     if voting.voting == "soft":
+        said = [b.op("Mul", _given(answer), float(weight)) for _, answer, weight in pairs]
         return Answer(b.mean(said, np.sum(weights)))
-    return Answer(belief=b.answer(b.mean(said, 1)))
+    votes = [b.look_up(_places(part, each) * w, _belief(b, answer)) for each, answer, w in pairs]
+    return Answer(belief=b.answer(b.mean(votes, 1)))
 
 
 def read_stacking(part: Part) -> Answer:

@@ -20,6 +20,7 @@ from onnx import ModelProto, compose, helper, numpy_helper
 from iknow.core.text import shown
 from iknow.errors import ExportError
 from iknow.models.numbers import is_missing
+from iknow.models.onnx.file import serialize
 
 ML = "ai.onnx.ml"
 OPSETS = {"": 18, ML: 3}
@@ -131,11 +132,17 @@ class Builder:
         width = codes.width if table.ndim == 1 else table.shape[1]
         return self.op("Gather", table, codes, kind=str(table.dtype), width=width, axis=0)
 
-    def codes(self, column: Tensor, known: Any) -> Tensor:
+    def codes(self, column: Tensor, known: Any, *, refuses: bool = False) -> Tensor:
         """Return the position of each value among the known ones, their number if it is none.
 
-        column: of shape (n, 1). The result has shape (n,).
+        column: of shape (n, 1). The result has shape (n,). refuses: whether none is refused.
         """
+        codes = self._find_codes(column, known)
+        if refuses:
+            self.refused.append(self.op("Equal", codes, len(known)))
+        return codes
+
+    def _find_codes(self, column: Tensor, known: Any) -> Tensor:
         values = list(np.asarray(known, dtype=object).ravel().tolist())
         present = {each: i for i, each in enumerate(values) if not is_missing(each)}
         if column.kind == TEXT:  # a missing one cannot enter a graph, so nothing compares equal
@@ -231,12 +238,7 @@ class Builder:
             producer_name="iknow",
             functions=self._functions,
         )
-        try:
-            return bytes(model.SerializeToString())
-        except Exception as error:  # protobuf's own error, or a ValueError
-            raise ExportError(
-                "the model takes more than 2 GB as ONNX, which one file cannot hold"
-            ) from error
+        return serialize(model)
 
     def _name(self, given: Given, kind: str) -> str:
         if isinstance(given, Tensor):

@@ -125,12 +125,9 @@ def encode_ordinal(part: Part) -> Tensor:
 
 def _find_all_codes(part: Part) -> list[Tensor]:
     """The codes of each column; a sample without a known category is refused if need be."""
-    b, found = part.b, []
-    for column, known in zip(part.columns, part.estimator.categories_, strict=True):
-        found.append(b.codes(column, known))
-        if part.estimator.handle_unknown == "error":
-            b.refused.append(b.op("Equal", found[-1], len(known)))
-    return found
+    refuses = part.estimator.handle_unknown == "error"
+    pairs = zip(part.columns, part.estimator.categories_, strict=True)
+    return [part.b.codes(column, known, refuses=refuses) for column, known in pairs]
 
 
 def read_tfidf(part: Part) -> Tensor:

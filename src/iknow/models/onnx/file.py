@@ -27,7 +27,7 @@ from onnx.external_data_helper import load_external_data_for_tensor
 
 from iknow.core.text import name as shown_name
 from iknow.core.text import shown
-from iknow.errors import InputError
+from iknow.errors import ExportError, IknowError, InputError
 from iknow.models.onnx.roles import TEXT, Declared, Graph, Node
 
 # Compiled contexts of accelerators are files; the others run what they name, in some builds.
@@ -65,7 +65,7 @@ class File:
                 load_external_data_for_tensor(tensor, self.folder)
             tensor.ClearField("data_location")
             tensor.ClearField("external_data")
-        return _serialize(model)
+        return serialize(model)
 
 
 def read_file(model: Any) -> File:
@@ -73,7 +73,8 @@ def read_file(model: Any) -> File:
     if isinstance(model, File):
         return model
     if isinstance(model, ModelProto):
-        return read_bytes(_serialize(model), "the ONNX model")
+        advice = ": give the path where onnx.save(model, path, save_as_external_data=True) put it"
+        return read_bytes(serialize(model, InputError, advice), "the ONNX model")
     if not isinstance(model, (str, os.PathLike)):
         raise InputError(
             "an ONNX model must be the path of a file or an onnx.ModelProto; got "
@@ -113,14 +114,14 @@ def read_bytes(content: bytes, name: str, folder: Path | None = None) -> File:
     return File(name, content, str(folder) if _external(messages) else None, graph)
 
 
-def _serialize(model: Any) -> bytes:
+def serialize(model: Any, error: type[IknowError] = ExportError, advice: str = "") -> bytes:
+    """The bytes of an onnx.ModelProto; error: what is raised if it is too large."""
     try:
         return bytes(model.SerializeToString())
-    except Exception as error:  # protobuf's own error, or a ValueError
-        raise InputError(
-            "the ONNX model takes more than 2 GB, which no protobuf message can: save it by "
-            f"onnx.save(model, path, save_as_external_data=True) and give the path ({error})"
-        ) from error
+    except Exception as cause:  # protobuf's own error, or a ValueError
+        raise error(
+            f"the ONNX model takes more than 2 GB, which no protobuf message can{advice} ({cause})"
+        ) from cause
 
 
 def _parse(content: bytes, name: str) -> Any:

@@ -24,7 +24,8 @@ from iknow.core.text import name as shown_name
 from iknow.errors import ExportError, IknowError
 from iknow.models.export import BELIEF, LAYER, SCORES
 from iknow.models.inputs import Fields
-from iknow.models.network import ENTRANCE, MASK, find_mask
+from iknow.models.network import MASK, find_mask
+from iknow.models.onnx.file import serialize
 from iknow.models.pooling import pool_places
 from iknow.models.scores import find_output, split
 from iknow.models.torch import inputs as given
@@ -53,7 +54,7 @@ def to_onnx(model: TorchModel, layers: Sequence[str], inputs: Any) -> bytes:
         raise ExportError(f"{name} cannot be copied: {shown_name(error, 500)}") from error
     try:
         with _quiet(), torch.no_grad():
-            content = _export(readout, tensors, names, [f"{LAYER}{layer}" for layer in layers])
+            return _export(readout, tensors, names, [f"{LAYER}{layer}" for layer in layers])
     except IknowError:
         raise
     except Exception as error:  # the exporter may raise anything
@@ -62,9 +63,6 @@ def to_onnx(model: TorchModel, layers: Sequence[str], inputs: Any) -> bytes:
             f"depend on its data. {_in_a_line(error)}. If you can export it yourself, wrap the "
             ".onnx file instead"
         ) from error
-    if len(content) >= 1 << 31:  # bytes of a protobuf message
-        raise ExportError(f"{name} takes more than 2 GB as ONNX, which no such file can")
-    return content
 
 
 def _name_inputs(names: Sequence[str]) -> list[str]:
@@ -126,8 +124,6 @@ def _find_axes(model: TorchModel, layers: Sequence[str], tensors: Fields) -> dic
     found = model._run(tensors.copy(), layers, parts)
     mask, last = find_mask(tensors), dict.fromkeys(layers, True)
     for layer, read in found.layers.items():
-        if layer.removesuffix(ENTRANCE) not in parts:
-            continue
         shape, way = read.values.shape, model.pooling.of(layer)
         last[layer] = read.features_last
         if read.mask is not None:
@@ -185,7 +181,7 @@ def _export(readout: Readout, tensors: Fields, names: list[str], layers: list[st
         verbose=False,
     )
     assert program is not None  # as dynamo=True
-    return bytes(program.model_proto.SerializeToString())
+    return serialize(program.model_proto)
 
 
 def _in_a_line(error: BaseException) -> str:
