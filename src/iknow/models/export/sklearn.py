@@ -135,13 +135,6 @@ class Part:
         return self.b.cast(tensor, "float64")
 
 
-def transform(part: Part) -> Value:
-    if part.estimator is None or isinstance(part.estimator, str):  # "passthrough"
-        return part.value
-    found: Value = _lower(part, TRANSFORMERS, "convert_transformer")
-    return found
-
-
 def classify(part: Part) -> Answer:
     """What a classifier says about its input."""
     found: Answer = _lower(part, CLASSIFIERS, "convert_classifier")
@@ -164,8 +157,8 @@ def follow(part: Part, steps: Iterable[Any]) -> Part:
     """What leaves some steps; its estimator is the last of them."""
     for step in steps:
         part = part.of(step)
-        value = transform(part)
-        if not (step is None or isinstance(step, str)):
+        if not (step is None or isinstance(step, str)):  # "passthrough"
+            value = _lower(part, TRANSFORMERS, "convert_transformer")
             part = replace(part, value=value, sample=step.transform(own_copy(part.sample)))
     return part
 
@@ -196,7 +189,13 @@ def to_onnx(adapter: SklearnModel, layers: Sequence[str], inputs: Any) -> bytes:
         _refuse(end.of(adapter.final), alike=True)
     output = answer.decision if hasattr(adapter.final, "decision_function") else answer.chances
     found = {**answer.layers, **({} if output is None else {OUTPUT: output}), **found}
-    scores, belief = _scores(adapter, b, answer)
+    # As the adapter gives them; a belief is left out where it is the highest.
+    scores, belief, n = answer.chances, answer.belief, len(adapter.classes)
+    if scores is None and answer.decision is not None and answer.decision.width in (1, n):
+        scores = b.both_signs(answer.decision) if answer.decision.width == 1 else answer.decision
+    elif scores is None:
+        assert belief is not None  # or there would be chances
+        scores, belief = b.look_up(np.eye(n), belief), None
     for which in b.refused:
         scores = b.where(b.column(which), np.nan, scores)
     outputs = {SCORES: scores}
@@ -208,17 +207,6 @@ def to_onnx(adapter: SklearnModel, layers: Sequence[str], inputs: Any) -> bytes:
             )
         outputs[f"{LAYER}{layer}"] = b.cast(found[layer], "float32")
     return b.finish(outputs if belief is None else {**outputs, BELIEF: belief})
-
-
-def _scores(adapter: SklearnModel, b: Builder, answer: Answer) -> tuple[Tensor, Tensor | None]:
-    """The scores as the adapter gives them, and the belief if it need not be the highest."""
-    if answer.chances is not None:
-        return answer.chances, answer.belief
-    assert answer.belief is not None  # or there would be chances
-    n, decision = len(adapter.classes), answer.decision
-    if decision is not None and decision.width in (1, n):
-        return b.both_signs(decision) if decision.width == 1 else decision, answer.belief
-    return b.look_up(np.eye(n), answer.belief), None
 
 
 def _numbers(part: Part) -> Tensor:

@@ -25,7 +25,7 @@ from iknow.core.text import shown
 from iknow.errors import ExportError
 from iknow.models.export.foreign import convert_transformer
 from iknow.models.export.graph import TEXT, Tensor
-from iknow.models.export.sklearn import Answer, Part, Value, classify, follow, transform
+from iknow.models.export.sklearn import Answer, Part, Value, classify, follow
 from iknow.models.numbers import is_missing, is_sparse
 
 
@@ -59,7 +59,7 @@ def join_union(part: Part) -> Tensor:
 def _join(part: Part, inner: Mapping[str, Part]) -> Tensor:
     found, weights = [], part.estimator.transformer_weights or {}
     for name, each in inner.items():
-        made = replace(each, value=transform(each)).numbers
+        made = follow(each, [each.estimator]).numbers
         found.append(part.b.op("Mul", made, float(weights[name])) if name in weights else made)
     return part.b.concat(found)
 
@@ -151,10 +151,7 @@ def weigh(part: Part) -> Tensor:
         x = b.op("Mul", x, np.asarray(weights.idf_, np.float64)[None])
     if weights.norm is None:
         return x
-    if weights.norm == "l2":
-        size = b.op("Sqrt", b.reduce("ReduceSumSquare", x))
-    else:
-        size = b.reduce("ReduceL1", x)
+    size = b.reduce(f"Reduce{weights.norm.title()}", x)
     is_empty = b.op("Equal", size, 0.0)  # a text without a known word
     return b.op("Div", x, b.where(is_empty, 1.0, size))
 
