@@ -137,12 +137,6 @@ class Builder:
 
         column: of shape (n, 1). The result has shape (n,). refuses: whether none is refused.
         """
-        codes = self._find_codes(column, known)
-        if refuses:
-            self.refused.append(self.op("Equal", codes, len(known)))
-        return codes
-
-    def _find_codes(self, column: Tensor, known: Any) -> Tensor:
         values = list(np.asarray(known, dtype=object).ravel().tolist())
         present = {each: i for i, each in enumerate(values) if not is_missing(each)}
         if column.kind == TEXT:  # a missing one cannot enter a graph, so nothing compares equal
@@ -150,18 +144,23 @@ class Builder:
                 raise ExportError(f"a column of text was encoded as {shown(values[:5])}")
             pairs: Any = {"keys_strings": [*present], "values_int64s": [*present.values()]}
             pairs["default_int64"] = len(values)
-            return self.op(LABELS, self.flat(column), kind="int64", **pairs)
-        try:
-            numbers = np.array([float(each) if each in present else np.nan for each in values])
-        except (TypeError, ValueError) as error:
-            raise ExportError(f"a column of numbers was encoded as {shown(values[:5])}") from error
-        x, n = self.cast(column, "float64"), len(numbers)
-        same = self.op("Equal", x, numbers[None], width=n)
-        if np.isnan(numbers).any():
-            gap = self.op("And", self.op("IsNaN", x), np.isnan(numbers)[None], width=n)
-            same = self.op("Or", same, gap)
-        half = np.array([0, 0, 0, 1]), np.array(0.5)  # in a last column, for none of them
-        return self.answer(self.op("Pad", self.cast(same, "float64"), *half, width=n + 1))
+            codes = self.op(LABELS, self.flat(column), kind="int64", **pairs)
+        else:
+            try:
+                numbers = np.array([float(each) if each in present else np.nan for each in values])
+            except (TypeError, ValueError) as error:
+                shows = shown(values[:5])
+                raise ExportError(f"a column of numbers was encoded as {shows}") from error
+            x, n = self.cast(column, "float64"), len(numbers)
+            same = self.op("Equal", x, numbers[None], width=n)
+            if np.isnan(numbers).any():
+                gap = self.op("And", self.op("IsNaN", x), np.isnan(numbers)[None], width=n)
+                same = self.op("Or", same, gap)
+            half = np.array([0, 0, 0, 1]), np.array(0.5)  # in a last column, for none of them
+            codes = self.answer(self.op("Pad", self.cast(same, "float64"), *half, width=n + 1))
+        if refuses:
+            self.refused.append(self.op("Equal", codes, len(values)))
+        return codes
 
     def answer(self, decision: Tensor, bound: float = 0.0) -> Tensor:
         """The position of the highest column, the first of equals; of one, if above a bound."""

@@ -132,9 +132,12 @@ class Graph:
         return found
 
     def before(self, tensor: str, ops: set[str]) -> str:
-        """The tensor before nodes that only hand it on: those of the operations `ops`."""
-        while (node := self.makers.get(tensor)) is not None and node.op in ops and node.inputs:
-            tensor = node.inputs[0]
+        """The tensor before nodes of some operations, along the first input that varies."""
+        while (node := self.makers.get(tensor)) is not None and node.op in ops:
+            varying = [each for each in node.inputs if each not in self.constants]
+            if not varying:
+                break
+            tensor = varying[0]
         return tensor
 
     def has_channels(self, tensor: str) -> bool:
@@ -143,10 +146,7 @@ class Graph:
 
         Shapes do not tell, but nodes do: the last one that mixes axes decides.
         """
-        node = self.makers.get(tensor)
-        while node is not None and node.op in ELEMENTWISE:
-            varying = [each for each in node.inputs if each not in self.constants]
-            node = self.makers.get(varying[0]) if varying else None
+        node = self.makers.get(self.before(tensor, ELEMENTWISE))
         return node is not None and node.op in CHANNELS_SECOND
 
 
