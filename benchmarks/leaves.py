@@ -39,8 +39,8 @@ from iknow.core.arrays import Bools, Floats, Floats32, Ints
 from iknow.core.level import log_odds
 from iknow.errors import SelectionError
 from iknow.evaluation.risk import match_coverage
+from iknow.models import PrecomputedModel
 from iknow.models.model import Observation
-from iknow.models.precomputed import PrecomputedModel
 from iknow.models.sklearn import SklearnModel
 from iknow.selection import levels as level_choice
 from reproduction.data.published import read_grid_stability_12

@@ -14,8 +14,7 @@ from iknow.core.evidence import Evidence
 from iknow.errors import MissingExtraError
 from iknow.models.adapt import as_model
 from iknow.models.inputs import cut_batches
-from iknow.models.joined import join_whole
-from iknow.models.model import Observation
+from iknow.models.model import Observation, join_whole
 from iknow.rules import Ball
 from iknow.search.cells import CpuIndex
 from iknow.selection import select

@@ -13,7 +13,7 @@ from benchmarks.recording import Recorder
 from benchmarks.records import Quantity
 from iknow.classifier.epistemic import EpistemicClassifier
 from iknow.errors import MissingExtraError
-from iknow.models.precomputed import PrecomputedModel
+from iknow.models import PrecomputedModel
 from iknow.rules import Ball, BallElseNearest, BallWithNearest
 from iknow.selection import select
 from iknow.selection.exact.boxes import sample_boxes

@@ -15,7 +15,7 @@ from benchmarks.recording import Recorder
 from benchmarks.records import LOAD, Quantity
 from benchmarks.synthetic import Shape, draw_clustered
 from iknow.classifier.epistemic import EpistemicClassifier
-from iknow.models.precomputed import PrecomputedModel
+from iknow.models import PrecomputedModel
 from iknow.rules import Ball
 
 REPEATS = 5

@@ -50,7 +50,7 @@ def test_importing_iknow_does_not_load(loaded, package):
 def test_iknow_works_where_nothing_optional_is_installed(run_without):
     code = """
 import iknow
-from iknow.models.precomputed import PrecomputedModel
+from iknow.models import PrecomputedModel
 outputs = ([[1, 0], [0, 1]], {"a": [[0.0], [9.0]]})
 fitted = iknow.EpistemicClassifier(PrecomputedModel(), neighborhoods=iknow.Ball(1)).fit(
     outputs, [0, 1]

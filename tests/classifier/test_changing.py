@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from iknow import Assertion, Ball, EpistemicClassifier, Nearest, RelativeBall
 from iknow.errors import InputError
 from iknow.metrics import Minkowski
-from iknow.models.precomputed import PrecomputedModel
+from iknow.models import PrecomputedModel
 from iknow.search.cells import CpuIndex
 from iknow.search.union import Union
 from iknow.storage.change import Change

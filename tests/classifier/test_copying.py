@@ -11,7 +11,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from iknow import Ball, EpistemicClassifier, Nearest, RelativeBall
 from iknow.errors import InputError
 from iknow.metrics import Minkowski, Weighted
-from iknow.models.precomputed import PrecomputedModel
+from iknow.models import PrecomputedModel
 
 COPIES = r"\d+ of the \d+ validation samples are copies of training samples"
 

@@ -37,8 +37,8 @@ from iknow import (
 from iknow.classifier.training import split_rows
 from iknow.core.rule import has_k, parameters_of
 from iknow.errors import InputError, LayerError, SelectionError
+from iknow.models import PrecomputedModel
 from iknow.models.adapt import as_model
-from iknow.models.precomputed import PrecomputedModel
 from iknow.testing import assert_same_evidence
 from tests.oracles import assertion_of, justification_of, support_of
 

@@ -23,7 +23,7 @@ from iknow.core.quorum import find_contrast
 from iknow.errors import InputError
 from iknow.explain.later import Later
 from iknow.metrics import Weighted
-from iknow.models.precomputed import PrecomputedModel
+from iknow.models import PrecomputedModel
 from iknow.search.layer import LayerIndex
 from iknow.selection import Goal, choose
 from iknow.selection.validation import Validation

@@ -15,7 +15,7 @@ from sklearn.utils import estimator_html_repr
 from iknow import Ball, EpistemicClassifier
 from iknow.cards import COLORS
 from iknow.core.assertion import Assertion
-from iknow.models.precomputed import PrecomputedModel
+from iknow.models import PrecomputedModel
 from tests.markup import Page
 from tests.storage.test_saved_levels import make_classifier, make_outputs
 

@@ -10,7 +10,7 @@ from sklearn.neural_network import MLPClassifier
 from iknow import Assertion, Ball, EpistemicClassifier, Reason, RelativeBall, evaluate
 from iknow.errors import InputError, SelectionError
 from iknow.metrics import Cosine, Euclidean
-from iknow.models.precomputed import PrecomputedModel
+from iknow.models import PrecomputedModel
 from iknow.testing import assert_same_evidence
 
 

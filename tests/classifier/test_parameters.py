@@ -17,7 +17,7 @@ from iknow.classifier.parameters import (
 )
 from iknow.core.rule import Rule
 from iknow.errors import InputError, SelectionError
-from iknow.models.precomputed import PrecomputedModel
+from iknow.models import PrecomputedModel
 
 
 @pytest.fixture

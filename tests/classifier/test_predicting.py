@@ -28,7 +28,7 @@ from sklearn.svm import SVC, LinearSVC
 from iknow import Ball, EpistemicClassifier, Nearest
 from iknow.classifier.predicting import softmax
 from iknow.errors import InputError
-from iknow.models.precomputed import PrecomputedModel
+from iknow.models import PrecomputedModel
 
 X, Y = load_iris(return_X_y=True)
 NAMES = np.array(["setosa", "versicolor", "virginica"])

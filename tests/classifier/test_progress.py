@@ -14,7 +14,7 @@ SCRIPT = """
 import sys
 import numpy as np
 from iknow import Ball, EpistemicClassifier
-from iknow.models.precomputed import PrecomputedModel
+from iknow.models import PrecomputedModel
 
 outputs = (np.eye(2)[[0, 1] * 4], {"a": np.arange(8.0)[:, None]})
 classifier = EpistemicClassifier(

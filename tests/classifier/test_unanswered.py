@@ -21,7 +21,7 @@ from torch import nn
 from iknow import Assertion, Ball, EpistemicClassifier, Reason, RelativeBall
 from iknow.errors import InputError, LayerError
 from iknow.evaluation import evaluate
-from iknow.models.precomputed import PrecomputedModel
+from iknow.models import PrecomputedModel
 from iknow.models.sklearn import SklearnModel
 
 

@@ -8,7 +8,7 @@ from scipy.stats import kstest
 
 from iknow import Ball, EpistemicClassifier, Nearest
 from iknow.errors import BundleError, InputError, SelectionError
-from iknow.models.precomputed import PrecomputedModel
+from iknow.models import PrecomputedModel
 from iknow.monitor import DriftAlarm, watch_scores, watched_layers
 from iknow.selection import Watch, make_watch
 from iknow.selection.validation import split

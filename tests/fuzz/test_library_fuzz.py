@@ -35,8 +35,8 @@ from iknow import (
 )
 from iknow.errors import IknowError, SelectionError
 from iknow.metrics import Minkowski, Weighted
+from iknow.models import PrecomputedModel
 from iknow.models.model import Layer, Model, make_observation
-from iknow.models.precomputed import PrecomputedModel
 from tests.oracles import assertion_of, justification_of, support_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of scales, of training that did not converge

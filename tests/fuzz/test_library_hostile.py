@@ -38,7 +38,7 @@ from iknow import (
 )
 from iknow.errors import IknowError
 from iknow.metrics import Minkowski, Weighted
-from iknow.models.precomputed import PrecomputedModel
+from iknow.models import PrecomputedModel
 from iknow.search.cells import CpuIndex
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what is strange may be warned of

@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from iknow import Ball, BundleError, EpistemicClassifier, InputError
 from iknow.core.text import visible
 from iknow.integrations.hub import make_front_matter, markdown, write_folder
-from iknow.models.precomputed import PrecomputedModel
+from iknow.models import PrecomputedModel
 from iknow.storage.about import describe_bundle
 from tests.markup import Page
 from tests.storage.test_about import add_up, widen

@@ -22,7 +22,7 @@ mlflow = pytest.importorskip("mlflow")
 from iknow import Ball, BundleError, EpistemicClassifier, InputError  # noqa: E402
 from iknow.integrations import answers_of  # noqa: E402
 from iknow.integrations import mlflow as iknow_mlflow  # noqa: E402
-from iknow.models.precomputed import PrecomputedModel  # noqa: E402
+from iknow.models import PrecomputedModel  # noqa: E402
 from iknow.storage.about import describe_bundle  # noqa: E402
 from tests.integrations import loading  # noqa: E402
 from tests.storage.test_bundle import make_outputs  # noqa: E402

@@ -13,8 +13,8 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 from iknow.errors import InputError
+from iknow.models import PrecomputedModel
 from iknow.models.adapt import as_model, is_estimator, is_torch_module
-from iknow.models.precomputed import PrecomputedModel
 from iknow.models.sklearn import SklearnModel
 from iknow.models.torch import TorchModel
 
@@ -99,7 +99,7 @@ def test_torch_is_not_loaded_for_models_that_are_not_torch_modules():
         "import sys\n"
         "from sklearn.linear_model import LogisticRegression\n"
         "from iknow.models.adapt import as_model, is_torch_module\n"
-        "from iknow.models.precomputed import PrecomputedModel\n"
+        "from iknow.models import PrecomputedModel\n"
         "model = LogisticRegression().fit([[0], [1]], [0, 1])\n"
         "assert [is_torch_module(m) for m in (model, None, 3)] == [False] * 3\n"
         "assert type(as_model(model)).__name__ == 'SklearnModel'\n"

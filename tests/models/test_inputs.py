@@ -9,6 +9,7 @@ import torch
 from scipy.sparse import coo_array, csc_array, csr_array, csr_matrix, dok_array, lil_matrix, sparray
 
 from iknow.errors import InputError
+from iknow.models import PrecomputedModel
 from iknow.models import inputs as inputs_module
 from iknow.models.inputs import (
     BATCH_OF_UNKNOWN_SIZE,
@@ -24,7 +25,6 @@ from iknow.models.inputs import (
 )
 from iknow.models.model import Observation
 from iknow.models.numbers import as_dense
-from iknow.models.precomputed import PrecomputedModel
 
 N = 10
 VALUES = np.arange(N * 3, dtype=float).reshape(N, 3)

@@ -10,10 +10,9 @@ from sklearn.neural_network import MLPClassifier
 from torch import nn
 
 from iknow.errors import InputError, LayerError
+from iknow.models import PrecomputedModel
 from iknow.models.inputs import cut_batches
-from iknow.models.joined import join_whole, observe_all
-from iknow.models.model import Observation, check_layers, make_observation
-from iknow.models.precomputed import PrecomputedModel
+from iknow.models.model import Observation, check_layers, join_whole, make_observation, observe_all
 from iknow.models.sklearn import SklearnModel
 from iknow.models.torch import TorchModel
 
@@ -212,8 +211,8 @@ def test_layers_that_do_not_exist_are_named_with_those_that_do():
 
 
 def test_a_loader_is_stopped_before_memory_is_full(monkeypatch):
-    monkeypatch.setattr("iknow.models.joined.free_memory", lambda: 4_000_000)
-    monkeypatch.setattr("iknow.models.joined.ALWAYS_FITS", 0)
+    monkeypatch.setattr("iknow.models.model.free_memory", lambda: 4_000_000)
+    monkeypatch.setattr("iknow.models.model.ALWAYS_FITS", 0)
     part = make_observation(np.eye(2)[[0] * 1000], {"wide": np.zeros((1000, 300))})
     taken = []
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from iknow.errors import InputError, LayerError
+from iknow.models import PrecomputedModel
 from iknow.models.model import Model, Observation
-from iknow.models.precomputed import PrecomputedModel
 from tests.choosing import paper_layers
 
 SCORES = np.array([[0.1, 0.9], [0.8, 0.2], [0.3, 0.7]])

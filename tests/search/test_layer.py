@@ -24,7 +24,7 @@ from iknow.metrics import (
     weighted_metric,
 )
 from iknow.metrics.metric import METRICS as REGISTERED
-from iknow.models.precomputed import PrecomputedModel
+from iknow.models import PrecomputedModel
 from iknow.search.cells import CpuIndex
 from iknow.search.index import Index
 from iknow.search.layer import LayerIndex

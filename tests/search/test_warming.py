@@ -16,7 +16,7 @@ from iknow import (  # noqa: E402
     RelativeBall,
 )
 from iknow.metrics import Minkowski, Weighted  # noqa: E402
-from iknow.models.precomputed import PrecomputedModel  # noqa: E402
+from iknow.models import PrecomputedModel  # noqa: E402
 from iknow.search.index import RowIndex  # noqa: E402
 from iknow.search.kernels.numba import is_compiled  # noqa: E402
 

@@ -26,7 +26,7 @@ from sklearn.preprocessing import StandardScaler
 from iknow import Ball, EpistemicClassifier
 from iknow.errors import BundleError, InputError
 from iknow.metrics import Minkowski, Weighted
-from iknow.models.precomputed import PrecomputedModel
+from iknow.models import PrecomputedModel
 from iknow.storage.about import describe_bundle
 from iknow.storage.about_record import check_name, check_note, name_model
 from iknow.storage.archive import Entry, lay_out

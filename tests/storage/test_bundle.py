@@ -31,7 +31,7 @@ from iknow import Assertion, Ball, BallElseNearest, EpistemicClassifier, Nearest
 from iknow.core.rule import Rule
 from iknow.errors import BundleError, InputError
 from iknow.metrics import Minkowski, Weighted
-from iknow.models.precomputed import PrecomputedModel
+from iknow.models import PrecomputedModel
 from iknow.npy import encode_array
 from iknow.storage.archive import find_end, read_archive, write_archive
 from iknow.storage.bundle import Bundle, read_bundle, write_bundle
@@ -1091,7 +1091,7 @@ FILL_THE_DISK = """
 import resource, signal, sys
 import numpy as np
 from iknow import Ball, EpistemicClassifier
-from iknow.models.precomputed import PrecomputedModel
+from iknow.models import PrecomputedModel
 
 n = 20000
 outputs = (np.eye(2)[np.arange(n) % 2], {"a": np.ones((n, 4))})

@@ -20,7 +20,7 @@ from sklearn.linear_model import LogisticRegression
 from iknow import Ball, BallElseNearest, EpistemicClassifier
 from iknow.errors import BundleError, InputError
 from iknow.metrics import Weighted
-from iknow.models.precomputed import PrecomputedModel
+from iknow.models import PrecomputedModel
 from iknow.npy import encode_array
 from iknow.storage.archive import Entry, lay_out, read_archive, write_archive
 from iknow.storage.bundle import read_bundle

@@ -13,7 +13,7 @@ import pytest
 from iknow import Ball, EpistemicClassifier, Reason
 from iknow.core.level import Levels, Voice
 from iknow.errors import BundleError, InputError
-from iknow.models.precomputed import PrecomputedModel
+from iknow.models import PrecomputedModel
 from iknow.selection import Selection
 from iknow.selection.record import levels_from_dict, levels_to_dict
 from iknow.storage.manifest import read_manifest, write_manifest

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from iknow import EpistemicClassifier, RelativeBall
-from iknow.models.precomputed import PrecomputedModel
+from iknow.models import PrecomputedModel
 from iknow.storage.bundle import read_bundle
 from iknow.storage.segments.appending import append_changes
 from iknow.storage.segments.compacting import compact_bundle

@@ -25,9 +25,9 @@ from iknow.core.rule import Rule
 from iknow.core.text import as_flag, as_whole
 from iknow.explain.assessment import Assessment
 from iknow.metrics import Metric
+from iknow.models import PrecomputedModel
 from iknow.models.adapt import is_estimator
-from iknow.models.joined import observe_all
-from iknow.models.precomputed import PrecomputedModel
+from iknow.models.model import observe_all
 from iknow.models.probe import Probe
 from iknow.rules import Ball, RelativeBall
 from iknow.search.index import IndexFactory

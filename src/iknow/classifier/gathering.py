@@ -18,8 +18,7 @@ from iknow.core.evidence import Evidence, discard_evidence, stack_evidence
 from iknow.core.rule import Rule
 from iknow.errors import InputError
 from iknow.explain.later import Later
-from iknow.models.joined import join_whole
-from iknow.models.model import Observation
+from iknow.models.model import Observation, join_whole
 from iknow.models.samples import Samples
 from iknow.search.index import Index
 from iknow.search.layer import LayerIndex

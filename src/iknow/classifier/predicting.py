@@ -25,7 +25,7 @@ from iknow.core.arrays import Floats
 from iknow.core.level import are_probabilities
 from iknow.models.adapt import is_estimator
 from iknow.models.inputs import own_copy
-from iknow.models.joined import join_whole
+from iknow.models.model import join_whole
 from iknow.models.probe import Probe
 
 

@@ -13,11 +13,10 @@ from iknow.core.quorum import Quorum
 from iknow.core.rule import Rule
 from iknow.core.text import as_flag
 from iknow.metrics import Metric
+from iknow.models import PrecomputedModel
 from iknow.models.adapt import OPTIONS, as_model, is_estimator
-from iknow.models.joined import observe_all
 from iknow.models.labels import as_vector, name_positions
-from iknow.models.model import Model, Observation
-from iknow.models.precomputed import PrecomputedModel
+from iknow.models.model import Model, Observation, observe_all
 from iknow.models.samples import Samples, as_samples
 from iknow.search.scratch import Folder
 from iknow.storage.committing import CommittingMixin

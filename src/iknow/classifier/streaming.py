@@ -21,8 +21,7 @@ import numpy as np
 from iknow.core.arrays import Floats32, Ints
 from iknow.errors import InputError
 from iknow.metrics import Metric
-from iknow.models.joined import check_width, join_whole, only_width
-from iknow.models.model import Model, Observation
+from iknow.models.model import Model, Observation, check_width, join_whole, only_width
 from iknow.models.samples import Samples
 from iknow.pages import read_through
 from iknow.search.disk import DiskIndex

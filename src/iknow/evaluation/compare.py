@@ -48,12 +48,11 @@ from iknow.evaluation.risk import (
     risk_coverage,
     split_validation,
 )
+from iknow.models import PrecomputedModel
 from iknow.models.inputs import cut_batches
-from iknow.models.joined import observe_inputs
 from iknow.models.labels import as_labels, as_vector, encode
-from iknow.models.model import Model
+from iknow.models.model import Model, observe_inputs
 from iknow.models.numbers import as_numbers
-from iknow.models.precomputed import PrecomputedModel
 from iknow.models.sklearn import SklearnModel
 
 Pair = tuple[Any, Any]

@@ -10,7 +10,7 @@ import numpy as np
 from iknow.classifier.epistemic import EpistemicClassifier
 from iknow.core.text import names
 from iknow.errors import InputError
-from iknow.models.precomputed import PrecomputedModel
+from iknow.models import PrecomputedModel
 from iknow.models.probe import Probe
 
 SCORES = "scores"  # the input with a model's scores, if the classifier takes precomputed outputs

@@ -36,8 +36,8 @@ from iknow.classifier.epistemic import EpistemicClassifier
 from iknow.core.text import shown
 from iknow.errors import BundleError, InputError, MissingExtraError
 from iknow.integrations import answers_of, takes_texts
+from iknow.models import PrecomputedModel
 from iknow.models.adapt import is_estimator, is_onnx
-from iknow.models.precomputed import PrecomputedModel
 from iknow.models.probe import Probe
 from iknow.storage.about import describe_bundle
 from iknow.version import __version__

@@ -6,10 +6,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from iknow.models.adapt import as_model
-from iknow.models.function import FunctionModel
+from iknow.models.function import FunctionModel, PrecomputedModel
 from iknow.models.inputs import Sizes
 from iknow.models.model import Column, Layer, Model, Observation, make_observation
-from iknow.models.precomputed import PrecomputedModel
 from iknow.models.probe import Probe
 
 if TYPE_CHECKING:

@@ -1,22 +1,32 @@
-"""FunctionModel: a plain function that returns scores, and one that returns activations.
+"""FunctionModel and PrecomputedModel: models of any framework, as functions or as outputs.
 
 Whatever a model is made of, two functions of a batch tell all that iknow needs: what it says, and
 where its samples lie. They get the inputs as the user gave them, some at a time, as a copy that
-they may write to: an array, a tensor, a data frame, a list of texts, or a dict of arrays.
+they may write to: an array, a tensor, a data frame, a list of texts, or a dict of arrays. What they
+would return may also come as arrays, for the inputs of a model that ran elsewhere.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from iknow.core.text import shown
-from iknow.errors import IknowError, InputError, RefusedError
+from iknow.errors import IknowError, InputError, LayerError, RefusedError
 from iknow.models.inputs import Fields, as_fields, count_samples, own_copy
-from iknow.models.model import Layer, Model, Observation, check_layers, make_observation
+from iknow.models.model import (
+    Layer,
+    Model,
+    Observation,
+    as_activations,
+    check_layers,
+    make_observation,
+    mark_invalid,
+)
 from iknow.models.numbers import NUMERIC_KINDS, as_array, as_numbers, is_sparse
 from iknow.models.refused import observe_if_taken
 
@@ -98,6 +108,43 @@ class FunctionModel(Model):
                 f"them called 'input'; got {shown(list(layers))}"
             )
         return layers
+
+
+class PrecomputedModel(Model):
+    """A model that ran elsewhere: its inputs are `(scores, {layer: activations})`.
+
+    Examples:
+        >>> outputs = (np.array([[0.9, 0.1]]), {"hidden": np.array([[1.0, 2.0]])})
+        >>> PrecomputedModel().prepare(outputs).belief
+        array([0])
+    """
+
+    def prepare(self, inputs: Any) -> Observation:
+        """Turn `inputs`, `(scores, {layer: activations})`, into an `Observation`."""
+        if isinstance(inputs, Observation):
+            return inputs
+        if isinstance(inputs, tuple) and len(inputs) == 2 and isinstance(inputs[1], Mapping):
+            said = make_observation(inputs[0], {})
+            # Layers that the user does not choose may hold non-finite activations.
+            layers = {k: as_activations(v, k, len(said)) for k, v in inputs[1].items()}
+            return replace(said, activations=layers)
+        raise InputError(
+            "without a model the inputs must be its outputs, (scores, {layer: activations}); got "
+            f"{type(inputs).__name__}: pass such a pair, or pass the model"
+        )
+
+    def layers(self, batch: Observation) -> tuple[Layer, ...]:
+        if not batch.activations:
+            raise LayerError(
+                "the precomputed data has no layers to find support in: pass the activations of at "
+                "least one, as (scores, {layer: activations})"
+            )
+        return tuple(Layer(name, "hidden") for name in batch.activations)
+
+    def observe(self, batch: Observation, layers: Sequence[str]) -> Observation:
+        check_layers(layers, batch.activations, "the precomputed data")
+        chosen = {layer: batch.activations[layer] for layer in layers}
+        return mark_invalid(replace(batch, activations=chosen))
 
 
 def _call(function: Callable[[Any], Any], batch: Any) -> Any:

@@ -20,10 +20,9 @@ import numpy as np
 
 from iknow.core.arrays import Floats, Ints
 from iknow.errors import BundleError
+from iknow.models.function import PrecomputedModel
 from iknow.models.inputs import choose_rows, count_samples, take_rows
-from iknow.models.joined import observe_inputs
-from iknow.models.model import Model, Observation, as_belief
-from iknow.models.precomputed import PrecomputedModel
+from iknow.models.model import Model, Observation, as_belief, observe_inputs
 from iknow.models.stored_inputs import keep_rows, restore_inputs, store_inputs
 
 MOST_ROWS = 32

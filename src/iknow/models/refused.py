@@ -19,8 +19,7 @@ from iknow.core.arrays import Bools, Ints
 from iknow.core.codes import NO_BELIEF
 from iknow.errors import RefusedError
 from iknow.models.inputs import count_samples, take_rows
-from iknow.models.joined import put
-from iknow.models.model import Observation
+from iknow.models.model import Observation, check_width
 from iknow.models.numbers import is_missing, is_number, is_sparse, is_text
 
 ORDINARY, MISSING, INFINITE, NEGATIVE_INFINITE, BEYOND_FLOAT32 = range(5)
@@ -86,6 +85,17 @@ def _ask_what_it_takes(ask: Ask, part: Any, layers: Sequence[str]) -> Observatio
             continue
         return said if len(wanted) == len(layers) else replace(said, invalid=said.invalid | True)
     return None
+
+
+def put(whole: Observation, rows: slice | Ints, part: Observation) -> None:
+    """Copy an observation of some samples to these rows of another."""
+    whole.scores[rows], whole.belief[rows] = part.scores, part.belief
+    whole.invalid[rows] = part.invalid
+    if whole.unseen is not None:
+        whole.unseen[rows] = np.nan if part.unseen is None else part.unseen
+    for layer, values in part.activations.items():
+        check_width(layer, values, whole.activations[layer].shape[1])
+        whole.activations[layer][rows] = values
 
 
 def silence(observation: Observation, rows: Bools) -> Observation:

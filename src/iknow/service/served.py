@@ -14,7 +14,7 @@ from iknow.classifier.epistemic import EpistemicClassifier
 from iknow.core.text import shown
 from iknow.errors import InputError
 from iknow.explain.picture import Renderer
-from iknow.models.precomputed import PrecomputedModel
+from iknow.models import PrecomputedModel
 from iknow.service.said import labels_of
 from iknow.service.seen import Looker
 from iknow.storage.about import BundleInfo, describe_bundle

@@ -27,8 +27,7 @@ from iknow.errors import BundleError, ExportError, IknowError, InputError, Missi
 from iknow.locking import unforked
 from iknow.models.export import find_exporter, find_reading
 from iknow.models.inputs import take_rows
-from iknow.models.joined import observe_inputs
-from iknow.models.model import Model, Observation
+from iknow.models.model import Model, Observation, observe_inputs
 from iknow.models.probe import Probe, find_tolerance, row_distances, tables_of
 from iknow.storage.bundle_record import MODEL, Bundle
 

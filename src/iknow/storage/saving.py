@@ -15,9 +15,9 @@ from iknow.core.arrays import Labels
 from iknow.core.rule import Rule
 from iknow.core.text import as_flag
 from iknow.errors import BundleError
+from iknow.models import PrecomputedModel
 from iknow.models.adapt import as_model
 from iknow.models.model import Model
-from iknow.models.precomputed import PrecomputedModel
 from iknow.models.probe import Probe, restore_probe
 from iknow.search.index import IndexFactory
 from iknow.search.layer import LayerIndex

@@ -14,7 +14,7 @@ import ray
 
 from iknow import EpistemicClassifier
 from iknow.errors import ClusterError
-from iknow.models.precomputed import PrecomputedModel
+from iknow.models import PrecomputedModel
 from iknow.rules import RelativeBall
 from iknow.search.cells import CpuIndex
 from iknow.search.ray import RayIndex

@@ -8,7 +8,7 @@ import pytest
 
 from iknow import Ball, EpistemicClassifier, RelativeBall
 from iknow.errors import InputError
-from iknow.models.precomputed import PrecomputedModel
+from iknow.models import PrecomputedModel
 from iknow.search.cells import CpuIndex
 from iknow.search.ray import RayIndex, Shards
 from iknow.testing import IndexContract

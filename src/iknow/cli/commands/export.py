@@ -18,7 +18,7 @@ from iknow.cli.jobs.forms import takes_text
 from iknow.cli.jobs.outputs import check_output, paths_read
 from iknow.cli.jobs.source import Source, trained_names
 from iknow.core.text import name
-from iknow.models.precomputed import PrecomputedModel
+from iknow.models import PrecomputedModel
 from iknow.models.probe import Probe
 from iknow.search.layer import warm_up as compile_search
 

@@ -25,8 +25,8 @@ from iknow.cli.model_files import check_model_name, load_model, save_model
 from iknow.core.arrays import Ints, Labels
 from iknow.core.rule import Rule, is_tuned
 from iknow.errors import InputError
+from iknow.models import PrecomputedModel
 from iknow.models.adapt import is_estimator
-from iknow.models.precomputed import PrecomputedModel
 from iknow.rules import Ball, RelativeBall
 from iknow.tables import Table
 from iknow.tables.table import as_integers

@@ -27,7 +27,7 @@ from iknow.core.evidence import NO_EXEMPLAR, distances_for_and_against
 from iknow.errors import InputError
 from iknow.evaluation.metrics import Tally, evaluate, merge_tallies
 from iknow.explain.assessment import Assessment
-from iknow.models.precomputed import PrecomputedModel
+from iknow.models import PrecomputedModel
 from iknow.selection import Selection
 from iknow.selection.levels import candidate_at
 from iknow.tables import Table, format_to_write, writing
