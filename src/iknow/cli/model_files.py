@@ -35,7 +35,7 @@ MODEL_HELP = (
 
 def files_of(name: str) -> tuple[Path, ...]:
     """The files that hold a model, as far as its name shows."""
-    if _ending(name) in ENDINGS:
+    if Path(name).suffix.lower() in ENDINGS:
         return (Path(name),)
     module = name.partition(":")[0].replace(".", "/")
     return (Path(f"{module}.py"), Path(module, "__init__.py")) if module else ()
@@ -43,18 +43,26 @@ def files_of(name: str) -> tuple[Path, ...]:
 
 def load_model(name: str) -> Any:
     """The model named by a file or an import path."""
-    path, ending = Path(name), _ending(name)
-    if ending not in ENDINGS:
-        if ":" in name:
-            return _import_model(name)
+    ending = Path(name).suffix.lower()
+    module, _, attribute = name.partition(":")
+    is_file = ending in ENDINGS
+    if not is_file and (not module or module.startswith(".") or not attribute):
         raise InputError(
             f"{name} is not a model: expected a {', '.join(ENDINGS)} file, or package.module:name"
         )
-    if not path.is_file():
-        raise InputError(f"no such model file: {path}")
-    if ending in PICKLES:
-        return _load_pickle(path)
-    return str(path) if ending == ONNX else _load_native(path, NATIVE[ending])
+    if is_file and not Path(name).is_file():
+        raise InputError(f"no such model file: {name}")
+    try:
+        if ending in PICKLES:
+            return joblib.load(name)
+        if ending == ONNX:
+            return name
+        return _load_native(name, NATIVE[ending]) if is_file else _import_model(module, attribute)
+    except (IknowError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # a pickle may fail in any way, and code may call sys.exit
+        kind = type(error).__name__
+        raise InputError(f"{name} cannot be loaded as a model: {kind}: {error}") from error
 
 
 def check_model_name(path: str | os.PathLike[str]) -> None:
@@ -70,57 +78,31 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
         joblib.dump(model, file)
 
 
-def _ending(name: str) -> str:
-    return Path(name).suffix.lower()
-
-
-def _load_native(path: Path, package: str) -> Any:
+def _load_native(path: str, package: str) -> Any:
     """A model in the format of a package, which the package itself reads."""
     try:
         found = importlib.import_module(package)
     except ImportError as error:
         raise MissingExtraError(f"a model of {package}", package) from error
-    try:
-        if package == "torch":  # a module, TorchScript or a program of torch.export
-            from iknow.models.torch import load_module
+    if package == "torch":  # a module, TorchScript or a program of torch.export
+        from iknow.models.torch import load_module
 
-            return load_module(path)
-        if package == "keras":  # its safe mode refuses layers that would run code
-            return found.models.load_model(path, compile=False, safe_mode=True)
-        if package == "catboost":  # it keeps the labels of a classifier
-            return found.CatBoostClassifier().load_model(str(path))
-        return found.Booster(model_file=str(path))
-    except IknowError:
-        raise
-    except Exception as error:  # each package has errors of its own
-        raise InputError(
-            f"{path} cannot be loaded as a model of {package}: {type(error).__name__}: {error}"
-        ) from error
+        return load_module(path)
+    if package == "keras":  # its safe mode refuses layers that would run code
+        return found.models.load_model(path, compile=False, safe_mode=True)
+    if package == "catboost":  # it keeps the labels of a classifier
+        return found.CatBoostClassifier().load_model(path)
+    return found.Booster(model_file=path)
 
 
-def _load_pickle(path: Path) -> Any:
-    try:
-        return joblib.load(path)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # a pickle may fail in any way
-        raise InputError(f"{path} cannot be loaded: {type(error).__name__}: {error}") from error
-
-
-def _import_model(name: str) -> Any:
-    module_name, _, attribute = name.partition(":")
-    if not module_name or module_name.startswith(".") or not attribute:
-        raise InputError(f"{name} is not a model: expected package.module:name")
+def _import_model(module: str, attribute: str) -> Any:
+    """An object in Python code; if that is a function, what it returns."""
     here = os.getcwd()
     sys.path.insert(0, here)  # as `python -m` does
     try:
-        model = getattr(importlib.import_module(module_name), attribute)
+        model = getattr(importlib.import_module(module), attribute)
         ready = is_torch_module(model) or is_estimator(model) or isinstance(model, Model)
         return model() if callable(model) and not ready else model
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # the user's code may even call sys.exit
-        raise InputError(f"{name} cannot be imported: {type(error).__name__}: {error}") from error
     finally:
         if here in sys.path:
             sys.path.remove(here)
