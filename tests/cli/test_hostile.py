@@ -105,9 +105,9 @@ def test_a_models_outputs_and_its_inputs_are_not_mixed_up(folder):
 @pytest.mark.parametrize(
     ("name", "code", "message"),
     [
-        (":x", "", "expected package.module:name"),
-        ("theirs:", "", "expected package.module:name"),
-        ("..theirs:x", "", "expected package.module:name"),
+        (":x", "", "package.module:name"),
+        ("theirs:", "", "package.module:name"),
+        ("..theirs:x", "", "package.module:name"),
         ("theirs:x", "1 / 0", "ZeroDivisionError: division by zero"),
         ("theirs:x", "import sys; sys.exit(5)", "SystemExit: 5"),
         ("theirs:x", "def x(): return x()", "RecursionError"),

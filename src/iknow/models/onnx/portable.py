@@ -77,6 +77,13 @@ class PortableModel(OnnxModel):
         """Whether some of its inputs are text."""
         return any(each.kind == TEXT for each in self._graph.inputs)
 
+    def matches(self, inputs: Any) -> bool:
+        """Whether `inputs` are a table with the names of the features, in any order."""
+        found = getattr(inputs, "column_names", getattr(inputs, "columns", None))
+        if self._columns is None or found is None or isinstance(inputs, Fields):
+            return False
+        return sorted(map(str, found)) == sorted(self._columns)
+
     def prepare(self, inputs: Any) -> Any:
         """Return `inputs` as the graph takes them.
 
@@ -85,8 +92,7 @@ class PortableModel(OnnxModel):
         """
         if is_sparse(inputs):  # first, as one format of them is a dict
             return inputs.tocsr()
-        named = getattr(inputs, "column_names", getattr(inputs, "columns", None))
-        if self._columns and named is not None and sorted(map(str, named)) == sorted(self._columns):
+        if self.matches(inputs):
             inputs = as_pandas(inputs)[self._columns]
         given: Any = inputs.arrays if isinstance(inputs, Fields) else inputs
         ordered = self.inputs if self._columns is None else self._columns
