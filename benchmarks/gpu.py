@@ -229,7 +229,7 @@ def run_ahead(repeats):
     ).cuda()
     X = rng.standard_normal((40_000, 784), dtype=np.float32)
     wrapped = EpistemicClassifier(
-        network, neighborhoods=Ball(0.1), classes=np.arange(10), batch_size=2048, progress=False
+        network, rule=Ball(0.1), classes=np.arange(10), batch_size=2048, progress=False
     )
     wrapped.fit(X[:20_000], rng.integers(10, size=20_000))
     times = {True: [], False: []}

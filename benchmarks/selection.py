@@ -61,9 +61,7 @@ def validation_evidence(load):
     with single_threaded_blas():
         model.fit(X[train], y[train])
     layers = ["hidden1", "hidden2", "logits"]
-    classifier = EpistemicClassifier(
-        FrozenEstimator(model), layers, neighborhoods=Ball(1.0), progress=False
-    )
+    classifier = EpistemicClassifier(FrozenEstimator(model), layers, rule=Ball(1.0), progress=False)
     assessment = classifier.fit(X[train], y[train]).assess(X[rest], k=5)
     return dict(assessment.evidence), assessment.belief_codes, y[rest]
 

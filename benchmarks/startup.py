@@ -60,7 +60,7 @@ def _measure_bundle(shape: Shape, record: Recorder) -> None:
     points, labels, queries, _, _ = draw_clustered(shape)
     scores = np.eye(shape.n_classes, dtype=np.float32)
     classifier = EpistemicClassifier(
-        PrecomputedModel(), neighborhoods=Ball(1.0), progress=False, batch_size=1 << 16
+        PrecomputedModel(), rule=Ball(1.0), progress=False, batch_size=1 << 16
     )
     classifier.fit((scores[labels], {"layer": points}), labels)
     name = f"{shape.n_rows:,} × {shape.n_features}"

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from transformers import BertConfig, BertForSequenceClassification
 
-from iknow import Assertion, EpistemicClassifier, evaluate
+from iknow import Assertion, EpistemicClassifier, as_model, evaluate
 
 COMMON, PER_TOPIC, LONGEST = 30, 12, 16  # words
 TOPICS = 3  # and one more that is not taught
@@ -69,7 +69,7 @@ def main() -> dict[str, float]:
     y_train, y_validation, y_test = labels
     model = train_transformer(train, y_train)
 
-    ec = EpistemicClassifier(model, layers=LAYERS, pool="mean", progress=False)
+    ec = EpistemicClassifier(as_model(model, pool="mean"), layers=LAYERS, progress=False)
     ec.fit(train, y_train)
     ec.tune(validation, y_validation)
     assessment = ec.assess(test)

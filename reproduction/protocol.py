@@ -99,7 +99,7 @@ def _wrap_as_published(
 ) -> EpistemicClassifier:
     layers = tuple(dict.fromkeys(layer for each in setup.layer_sets.values() for layer in each))
     # The radii are chosen later, for each set of layers; until then we need only the evidence.
-    options = {"layers": layers, "neighborhoods": Ball(0.0)}
+    options = {"layers": layers, "rule": Ball(0.0)}
     return _wrap(network, data, device, **options)
 
 
@@ -117,7 +117,7 @@ def _wrap(network: Any, data: Dataset, device: str, **options: Any) -> Epistemic
         classes=np.arange(len(data.classes)),
         batch_size=1024,  # fixed: a network's last bits may depend on it
         progress=False,
-        device=None if device == "cpu" else device,
+        search=None if device == "cpu" else device,
     )
     return classifier.fit(data.X_train, data.y_train)
 

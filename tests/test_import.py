@@ -52,7 +52,7 @@ def test_iknow_works_where_nothing_optional_is_installed(run_without):
 import iknow
 from iknow.models import PrecomputedModel
 outputs = ([[1, 0], [0, 1]], {"a": [[0.0], [9.0]]})
-fitted = iknow.EpistemicClassifier(PrecomputedModel(), neighborhoods=iknow.Ball(1)).fit(
+fitted = iknow.EpistemicClassifier(PrecomputedModel(), rule=iknow.Ball(1)).fit(
     outputs, [0, 1]
 )
 print(fitted.assess(outputs))

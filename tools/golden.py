@@ -455,6 +455,10 @@ def tell(
         trained = estimator(model[2:]) if model.startswith("a ") else train(model, Xs[0], ys[0])
         if options.pop("onnx", False):
             trained = to_onnx(trained, Xs[0], folder)
+        from iknow import EpistemicClassifier
+
+        if "confidence" in options and "confidence" not in vars(EpistemicClassifier(None)):
+            tune = {**(tune or {}), "doubt": options.pop("confidence")}
         classifier = make_classifier(trained, **options)
         if fit is None:
             classifier.fit(Xs[0], ys[0])

@@ -121,7 +121,7 @@ def fit_network(points: Floats, labels: Ints, radius: float, seed: int) -> Epist
     return EpistemicClassifier(
         FrozenEstimator(network),
         layers=["input"],
-        neighborhoods=Ball(radius),
+        rule=Ball(radius),
         batch_size=1 << 16,
         progress=False,
     ).fit(points, labels)

@@ -52,7 +52,7 @@ def fit_notebook(notebook: Notebook, data: Dataset, seed: int) -> EpistemicClass
     return EpistemicClassifier(
         network,
         notebook.layers,
-        neighborhoods=Ball(0.0),
+        rule=Ball(0.0),
         classes=np.arange(len(data.classes)),
         batch_size=1024,
         progress=False,

@@ -26,6 +26,7 @@ from iknow.evaluation import Evaluation, evaluate
 from iknow.explain.assessment import Assessment
 from iknow.explain.explanation import Exemplar, Explanation, LayerExplanation
 from iknow.explain.picture import Features, Image, Series, as_features, as_image, as_series
+from iknow.models.adapt import as_model
 from iknow.report import make_report
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall, register_rule
 from iknow.search.layer import warm_up
@@ -72,6 +73,7 @@ __all__ = [
     "__version__",
     "as_features",
     "as_image",
+    "as_model",
     "as_series",
     "evaluate",
     "find_support",

@@ -80,12 +80,12 @@ def change_at_random(ec, draw_of, inputs=FRESH, labels=TRUTH, n_classes=3):
 
 
 PARAMETERS = [
-    {"neighborhoods": RelativeBall(3.0, 1.2, quorum=(1, 3))},
-    {"neighborhoods": RelativeBall(4.0, 0.8, quorum=(2, 2)), "model": PIPELINE},
-    {"neighborhoods": Ball(2.0), "model": PIPELINE, "layers": ["input", "output"]},
-    {"neighborhoods": Nearest(3, quorum=(2, 1)), "index": CpuIndex},
-    {"neighborhoods": Ball(3.0), "metric": Minkowski(1)},
-    {"neighborhoods": Ball(2.0), "metric": "hamming"},
+    {"rule": RelativeBall(3.0, 1.2, quorum=(1, 3))},
+    {"rule": RelativeBall(4.0, 0.8, quorum=(2, 2)), "model": PIPELINE},
+    {"rule": Ball(2.0), "model": PIPELINE, "layers": ["input", "output"]},
+    {"rule": Nearest(3, quorum=(2, 1)), "index": CpuIndex},
+    {"rule": Ball(3.0), "metric": Minkowski(1)},
+    {"rule": Ball(2.0), "metric": "hamming"},
 ]
 SOME = [PARAMETERS[0], *(pytest.param(each, marks=pytest.mark.slow) for each in PARAMETERS[1:])]
 
@@ -103,7 +103,7 @@ def test_changes_equal_a_rebuild(parameters, draws):
 
 def test_a_fit_on_the_resulting_samples_asserts_the_same():
     """Not a rebuild of the indexes alone: everything from the inputs on."""
-    ec = fitted(neighborhoods=RelativeBall(3.0, 1.2, quorum=(1, 2)))
+    ec = fitted(rule=RelativeBall(3.0, 1.2, quorum=(1, 2)))
     ids = ec.add(FRESH[:20], TRUTH[:20], who="Ada", why="more")
     assert ids.tolist() == list(range(60, 80))
     ec.remove([0, 5, 61]).relabel([7, 62], [2, 2])
@@ -120,7 +120,7 @@ def test_a_fit_on_the_resulting_samples_asserts_the_same():
 
 
 def test_the_log_says_what_when_who_and_why():
-    ec = fitted(neighborhoods=Ball(2.0))
+    ec = fitted(rule=Ball(2.0))
     assert ec.changes_ == ()
     ec.add(FRESH[:2], TRUTH[:2], rows=[200, 100], who="Ada", why="more")
     ec.relabel([9, 3], [1, 1], why="a slip").remove([100])
@@ -138,7 +138,7 @@ def test_the_log_says_what_when_who_and_why():
 
 
 def test_a_number_may_be_given_again_and_labels_may_stay():
-    ec = fitted(neighborhoods=Ball(2.0))
+    ec = fitted(rule=Ball(2.0))
     before = ec.assess(FRESH).assertion.tolist()
     ec.remove([3]).add(X[3:4], Y[3:4], rows=[3])
     ec.relabel([4], Y[4:5]).relabel([5], [int(Y[5] + 1) % 3]).relabel([5], Y[5:6])
@@ -147,7 +147,7 @@ def test_a_number_may_be_given_again_and_labels_may_stay():
 
 
 def test_a_new_class_contradicts_but_is_never_believed():
-    ec = fitted(neighborhoods=Ball(1.0))
+    ec = fitted(rule=Ball(1.0))
     scores = ec.predict_proba(FRESH)
     known = ec.assess(FRESH).assertion == Assertion.IK
     at = FRESH[np.flatnonzero(known)[:1]]
@@ -173,17 +173,17 @@ def test_a_new_class_contradicts_but_is_never_believed():
 def test_a_new_class_of_text_and_one_of_another_kind():
     names = np.array(["a", "b", "c"])
     model = LogisticRegression().fit(X, names[Y])
-    ec = EpistemicClassifier(model, progress=False, neighborhoods=Ball(2.0)).fit(X, names[Y])
+    ec = EpistemicClassifier(model, progress=False, rule=Ball(2.0)).fit(X, names[Y])
     ec.add(FRESH[:2], ["a long name", "b"])
     assert ec.classes_.tolist() == ["a", "b", "c", "a long name"]
     with pytest.raises(InputError, match="labels of another kind"):
         ec.add(FRESH[:1], [7])
     with pytest.raises(InputError, match="labels of another kind"):
-        fitted(neighborhoods=Ball(2.0)).relabel([3], [0.5])
+        fitted(rule=Ball(2.0)).relabel([3], [0.5])
 
 
 def test_a_class_may_lose_its_last_sample():
-    ec = fitted(neighborhoods=Ball(2.0))
+    ec = fitted(rule=Ball(2.0))
     ec.remove(np.flatnonzero(Y == 1))
     a = ec.assess(FRESH)
     assert not (a.assertion == Assertion.IK)[a.belief == 1].any()
@@ -232,7 +232,7 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_bad_changes_are_refused_and_change_nothing(name):
-    ec = fitted(neighborhoods=Nearest(3)).remove([58])
+    ec = fitted(rule=Nearest(3)).remove([58])
     act, message = BAD[name]
     before, answers = state(ec), ec.assess(FRESH).assertion.tolist()
     with pytest.raises(ValueError, match=message):
@@ -277,7 +277,7 @@ def a_change(**fields):
     ],
 )
 def test_a_change_from_elsewhere_is_checked(fields, message):
-    ec = fitted(neighborhoods=Ball(2.0))
+    ec = fitted(rule=Ball(2.0))
     before = vars(ec).copy()
     with pytest.raises(InputError, match=message):
         ec._apply(a_change(**fields))
@@ -293,7 +293,7 @@ def test_readers_see_old_or_new_evidence_in_all_layers():
     far = np.full((1, 2), 50.0)
     outputs = (np.repeat(scores, 2, 0), {n: np.concatenate([points, far]) for n in "ab"})
     ec = EpistemicClassifier(
-        PrecomputedModel(), layers=["a", "b"], neighborhoods=Ball(1.0), progress=False
+        PrecomputedModel(), layers=["a", "b"], rule=Ball(1.0), progress=False
     ).fit(outputs, [0, 1])
     asked, seen, stop = (scores, dict.fromkeys("ab", points)), [], threading.Event()
 
@@ -318,7 +318,7 @@ def test_readers_see_old_or_new_evidence_in_all_layers():
 
 def test_changes_take_turns():
     """No change is lost, and no number is given twice, however many threads make them."""
-    ec = fitted(neighborhoods=Ball(2.0))
+    ec = fitted(rule=Ball(2.0))
     ids = []
 
     def work(start):

@@ -159,9 +159,7 @@ def test_assessments_equal_those_made_with_sets_and_loops(rule):
             )
             for layer in shapes
         }
-        classifier = EpistemicClassifier(
-            PrecomputedModel(), neighborhoods=neighborhoods, classes=names
-        )
+        classifier = EpistemicClassifier(PrecomputedModel(), rule=neighborhoods, classes=names)
         assessment = classifier.fit(X, names[codes]).assess(queries)
 
         def as_float32(outputs):
@@ -240,7 +238,7 @@ def test_the_papers_layers_of_another_classifier_are_input_and_output():
 
 def test_with_fixed_neighborhoods_the_layers_of_a_torch_module_are_the_papers():
     X, y = make_data()
-    classifier = EpistemicClassifier(small_network(), neighborhoods=Ball(1)).fit(X, y)
+    classifier = EpistemicClassifier(small_network(), rule=Ball(1)).fit(X, y)
     assert classifier.layers_ == ("1", "2")
     assert classifier.indexes_["1"].n_features == 6
 
@@ -275,18 +273,18 @@ def test_labels_that_are_no_column_numbers_stand_for_the_columns_in_order(labels
     module = small_network()
     columns = module(torch.from_numpy(X).float()).argmax(1).numpy()
     y = np.array(labels)[codes]
-    by_torch = EpistemicClassifier(module, neighborhoods=Ball(5)).fit(X, y)
+    by_torch = EpistemicClassifier(module, rule=Ball(5)).fit(X, y)
     assert by_torch.predict(X).tolist() == np.array(labels)[columns].tolist()
     outputs = precomputed(np.eye(3)[columns], a=X)
-    by_arrays = EpistemicClassifier(PrecomputedModel(), neighborhoods=Ball(5)).fit(outputs, y)
+    by_arrays = EpistemicClassifier(PrecomputedModel(), rule=Ball(5)).fit(outputs, y)
     assert by_arrays.predict(outputs).tolist() == np.array(labels)[columns].tolist()
 
 
 def test_given_classes_name_the_columns_in_their_order():
     outputs = precomputed([[1, 0, 0], [0, 1, 0], [0, 0, 1]], a=[[0.0], [5.0], [9.0]])
-    classifier = EpistemicClassifier(
-        PrecomputedModel(), neighborhoods=Ball(1), classes=["b", "a", "c"]
-    ).fit(outputs, ["b", "a", "a"])
+    classifier = EpistemicClassifier(PrecomputedModel(), rule=Ball(1), classes=["b", "a", "c"]).fit(
+        outputs, ["b", "a", "a"]
+    )
     assert classifier.predict(outputs).tolist() == ["b", "a", "c"]
     assessment = classifier.assess(outputs)
     assert assessment.assertion.tolist() == [Assertion.IK, Assertion.IK, Assertion.IDK]
@@ -351,7 +349,7 @@ def test_the_held_out_part_is_what_tunes():
     assert report.f_ik == classifier.selection_.coverage
 
 
-@pytest.mark.parametrize("parameters", [{"neighborhoods": Ball(1)}, {"rule": Nearest}])
+@pytest.mark.parametrize("parameters", [{"rule": Ball(1)}, {"rule": Nearest}])
 def test_nothing_is_held_out_where_nothing_is_tuned(parameters):
     X, y = make_data()
     classifier = EpistemicClassifier(LogisticRegression(), **parameters).fit(X, y)
@@ -435,7 +433,7 @@ MAY_BE_FITTED = {
 def test_an_unfitted_estimator_is_trained_and_a_fitted_one_is_taken_as_it_is(name):
     X, y = make_data()
     wrong = (y + 1) % 3  # what training on the data given to the classifier would not say
-    of = {"layers": ["input"], "neighborhoods": Ball(1.0)}
+    of = {"layers": ["input"], "rule": Ball(1.0)}
     estimator = MAY_BE_FITTED[name]()
     trained = EpistemicClassifier(estimator, **of).fit(X, y)
     assert trained.model_.estimator is not estimator
@@ -471,7 +469,7 @@ def test_a_fitted_estimator_refuses_data_of_another_kind(given):
 def test_every_fold_of_a_cross_validation_trains_its_own():
     X, y = make_data()
     scores = [
-        cross_val_score(EpistemicClassifier(model, neighborhoods=Ball(1.0)), X, y, cv=3)
+        cross_val_score(EpistemicClassifier(model, rule=Ball(1.0)), X, y, cv=3)
         for model in (GaussianNB(), GaussianNB().fit(X, (y + 1) % 3))
     ]
     np.testing.assert_array_equal(*scores)
@@ -568,8 +566,8 @@ def test_more_neighbour_distances_are_kept_when_asked_for():
 
 def test_another_k_can_be_tried_on_more_neighbour_distances():
     X, y = make_data()
-    five = EpistemicClassifier(LogisticRegression(), neighborhoods=Nearest(5)).fit(X, y).assess(X)
-    one = EpistemicClassifier(LogisticRegression(), neighborhoods=Nearest(1)).fit(X, y)
+    five = EpistemicClassifier(LogisticRegression(), rule=Nearest(5)).fit(X, y).assess(X)
+    one = EpistemicClassifier(LogisticRegression(), rule=Nearest(1)).fit(X, y)
     tried = one.assess(X, k=5).under({"input": Nearest(5), "output": Nearest(5)})
     np.testing.assert_array_equal(tried.assertion, five.assertion)
 
@@ -589,7 +587,7 @@ def test_a_sample_that_is_not_finite_is_invalid_and_idk_and_disturbs_no_other(ki
     def as_inputs(values):
         return precomputed(np.eye(3)[y], a=values) if kind == "precomputed" else values
 
-    classifier = EpistemicClassifier(model, neighborhoods=BallElseNearest(1.0, 2))
+    classifier = EpistemicClassifier(model, rule=BallElseNearest(1.0, 2))
     classifier.fit(as_inputs(X), y)
     whole, broken = classifier.assess(as_inputs(X)), classifier.assess(as_inputs(damaged))
     assert broken.assertion[13] == Assertion.IDK
@@ -618,7 +616,7 @@ def test_predict_refuses_a_sample_without_an_answer_by_its_row(kind):
         "torch": small_network(),
         "precomputed": PrecomputedModel(),
     }[kind]
-    classifier = EpistemicClassifier(model, neighborhoods=Ball(1), batch_size=10).fit(inputs, y)
+    classifier = EpistemicClassifier(model, rule=Ball(1), batch_size=10).fit(inputs, y)
     if kind == "precomputed":
         assert classifier.predict(damaged).tolist() == y.tolist()  # its scores are finite
         damaged[0][13, 1] = np.nan
@@ -681,7 +679,7 @@ def test_a_grid_search_reaches_the_models_parameters_and_its_own():
 
 def test_one_fixed_neighborhood_serves_all_layers():
     X, y = make_data()
-    classifier = EpistemicClassifier(LogisticRegression(), neighborhoods=Ball(0.7)).fit(X, y)
+    classifier = EpistemicClassifier(LogisticRegression(), rule=Ball(0.7)).fit(X, y)
     assert classifier.neighborhoods_ == {"input": Ball(0.7), "output": Ball(0.7)}
     assert classifier.assess(X).neighborhoods == classifier.neighborhoods_
 
@@ -689,15 +687,15 @@ def test_one_fixed_neighborhood_serves_all_layers():
 def test_fixed_neighborhoods_may_differ_by_layer_and_come_in_any_order():
     X, y = make_data()
     given = {"output": Nearest(2), "input": Ball(0.7)}
-    classifier = EpistemicClassifier(LogisticRegression(), neighborhoods=given).fit(X, y)
+    classifier = EpistemicClassifier(LogisticRegression(), rule=given).fit(X, y)
     assert classifier.neighborhoods_ == given
     assert list(classifier.neighborhoods_) == ["input", "output"]
     assert classifier.assess(X).evidence["output"].n_neighbors == 2
 
 
 def test_fixed_neighborhoods_cannot_be_tuned():
-    classifier = fitted(neighborhoods=Ball(1))
-    with pytest.raises(InputError, match=r"to tune: neighborhoods=\.\.\. fixes them"):
+    classifier = fitted(rule=Ball(1))
+    with pytest.raises(InputError, match=r"to tune: rule=\.\.\. fixes it"):
         classifier.tune(outputs_at(0.5), [0])
 
 
@@ -893,7 +891,7 @@ def test_a_scikit_learn_model_refuses_another_number_of_features():
 
 def test_a_torch_module_refuses_another_number_of_features():
     X, y = make_data()
-    classifier = EpistemicClassifier(small_network(), neighborhoods=Ball(1)).fit(X, y)
+    classifier = EpistemicClassifier(small_network(), rule=Ball(1)).fit(X, y)
     with pytest.raises(InputError, match=r"Sequential failed on a batch of shape \(90, 2\)"):
         classifier.assess(X[:, :2])
 
@@ -901,7 +899,7 @@ def test_a_torch_module_refuses_another_number_of_features():
 def test_precomputed_activations_of_another_width_are_refused_by_layer():
     wide = precomputed([[1, 0]], a=[[0.0, 1.0]])
     with pytest.raises(InputError, match=r"layer 'a': queries must have 1 features .* got 2"):
-        fitted(neighborhoods=Ball(1)).assess(wide)
+        fitted(rule=Ball(1)).assess(wide)
 
 
 def test_a_validation_class_of_which_training_has_no_sample_is_refused():
@@ -988,7 +986,7 @@ def test_a_k_larger_than_the_training_set_is_refused(rule):
     with pytest.raises(InputError, match=r"k=5 is more than the 4 training samples"):
         fitted(rule=rule, k=5)
     with pytest.raises(InputError, match=r"k=6 is more than the 4 training samples"):
-        fitted(neighborhoods={"a": Nearest(6)})
+        fitted(rule={"a": Nearest(6)})
 
 
 def test_a_k_that_the_rule_does_not_use_does_not_matter():
@@ -997,12 +995,12 @@ def test_a_k_that_the_rule_does_not_use_does_not_matter():
 
 def test_more_neighbours_than_training_samples_cannot_be_kept():
     with pytest.raises(InputError, match=r"k=9 neighbors were asked for .* holds 4 samples"):
-        fitted(neighborhoods=Ball(1)).assess(outputs_at(0), k=9)
+        fitted(rule=Ball(1)).assess(outputs_at(0), k=9)
 
 
 def test_a_negative_radius_is_refused():
     with pytest.raises(InputError, match="a radius must be a number >= 0; got -1"):
-        fitted(neighborhoods=Ball(-1))
+        fitted(rule=Ball(-1))
 
 
 def test_an_unknown_layer_is_refused_with_those_there_are():
@@ -1017,13 +1015,13 @@ def test_an_unknown_layer_is_refused_with_those_there_are():
 
 def test_neighborhoods_for_other_layers_are_refused():
     with pytest.raises(InputError, match="needed for the layers 'a'; got them for 'b'"):
-        fitted(neighborhoods={"b": Ball(1)})
+        fitted(rule={"b": Ball(1)})
     with pytest.raises(InputError, match="needed for the layers 'a'; got them for none"):
-        fitted(neighborhoods={})
+        fitted(rule={})
 
 
 def test_scores_with_another_number_of_columns_are_refused():
-    classifier = fitted(neighborhoods=Ball(1))
+    classifier = fitted(rule=Ball(1))
     for scores in ([[0, 0, 1]], [[0, 1, 0, 0]]):
         for ask in (classifier.assess, classifier.predict):
             with pytest.raises(InputError, match=f"each of the 2 classes; got {len(scores[0])}"):
@@ -1037,7 +1035,7 @@ def test_score_columns_that_labels_cannot_name_ask_for_classes():
 
 
 def test_assess_before_tune_says_what_to_do():
-    with pytest.raises(NotFittedError, match=r"call tune\(X_val, y_val\), or give neighborhoods="):
+    with pytest.raises(NotFittedError, match=r"call tune\(X_val, y_val\), or give rule=Ball"):
         fitted().assess(outputs_at(0))
 
 
@@ -1075,7 +1073,7 @@ def test_something_that_is_no_model_is_refused():
 @pytest.mark.parametrize("name", ["evidence", "k"])
 @pytest.mark.parametrize("value", [None, "a", np.ones(3), [1]], ids=repr)
 def test_options_of_assess_are_checked(name, value):
-    classifier = EpistemicClassifier(PrecomputedModel(), neighborhoods=Ball(1.0))
+    classifier = EpistemicClassifier(PrecomputedModel(), rule=Ball(1.0))
     outputs = np.eye(2), {"a": np.eye(2)}
     with pytest.raises(InputError, match=f"{name} must be"):
         classifier.fit(outputs, [0, 1]).assess(outputs, **{name: value})
@@ -1086,9 +1084,7 @@ def test_options_of_assess_are_checked(name, value):
     [("k", "a"), ("k", None), ("progress", np.ones(2)), ("layers", np.array("a")), ("layers", 1)],
 )
 def test_parameters_that_no_fit_can_use_are_refused_by_it(name, value):
-    classifier = EpistemicClassifier(
-        PrecomputedModel(), **{"neighborhoods": Ball(1.0), name: value}
-    )
+    classifier = EpistemicClassifier(PrecomputedModel(), **{"rule": Ball(1.0), name: value})
     with pytest.raises(InputError, match=f"{name} must be"):
         classifier.fit((np.eye(2), {"a": np.eye(2)}), [0, 1])
 
@@ -1110,6 +1106,6 @@ def test_goals_are_numbers_and_flags(options):
 
 
 def test_a_layer_without_features_is_refused():
-    classifier = EpistemicClassifier(PrecomputedModel(), neighborhoods=Ball(1.0))
+    classifier = EpistemicClassifier(PrecomputedModel(), rule=Ball(1.0))
     with pytest.raises(InputError, match="at least one feature"):
         classifier.fit((np.eye(2), {"a": np.empty((2, 0))}), [0, 1])

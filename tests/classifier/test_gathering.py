@@ -52,10 +52,8 @@ def make_outputs(n, seed, invalid=()):
     return (np.eye(3)[beliefs], layers), y
 
 
-def fitted(neighborhoods=RULES[0], **parameters):
-    classifier = EpistemicClassifier(
-        PrecomputedModel(), neighborhoods=neighborhoods, progress=False, **parameters
-    )
+def fitted(rule=RULES[0], **parameters):
+    classifier = EpistemicClassifier(PrecomputedModel(), rule=rule, progress=False, **parameters)
     return classifier.fit(*make_outputs(60, seed=0))
 
 

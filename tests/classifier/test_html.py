@@ -49,7 +49,7 @@ def test_one_that_is_not_tuned_says_so():
     untuned = EpistemicClassifier(PrecomputedModel()).fit(*make_outputs(60, 0))
     assert "a Euclidean not tuned" in read(untuned)
     assert "Not tuned yet: call tune" in read(untuned)
-    fixed = EpistemicClassifier(PrecomputedModel(), neighborhoods=Ball(1)).fit(*make_outputs(60, 0))
+    fixed = EpistemicClassifier(PrecomputedModel(), rule=Ball(1)).fit(*make_outputs(60, 0))
     assert "a Euclidean Ball(radius=1.0)" in read(fixed)
     assert "Nothing is guaranteed: the neighborhoods were given" in read(fixed)
 
@@ -82,7 +82,7 @@ def test_labels_and_layers_are_escaped():
     (scores, layers), y = make_outputs(60, 0)
     labels = np.array(["<b>bold</b>", "<script>x</script>", "\x1b[2J"])[y]
     inputs = (scores, {"<i>layer</i>": layers["a"]})
-    fitted = EpistemicClassifier(PrecomputedModel(), neighborhoods=Ball(1)).fit(inputs, labels)
+    fitted = EpistemicClassifier(PrecomputedModel(), rule=Ball(1)).fit(inputs, labels)
     words = read(fitted)
     assert "<b>bold</b>" in words
     assert "<i>layer</i>" in words
@@ -93,5 +93,5 @@ def test_labels_and_layers_are_escaped():
 def test_many_classes_are_not_all_listed(n):
     y = np.arange(n * 2) % n
     inputs = (np.eye(n)[y], {"a": np.eye(n)[y]})
-    fitted = EpistemicClassifier(PrecomputedModel(), neighborhoods=Ball(1)).fit(inputs, y)
+    fitted = EpistemicClassifier(PrecomputedModel(), rule=Ball(1)).fit(inputs, y)
     assert f"of {n} classes: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, …" in read(fitted)

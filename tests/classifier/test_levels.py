@@ -85,7 +85,7 @@ def test_an_invalid_sample_is_at_level_0_and_disturbs_no_other(network):
 
 
 def test_neighborhoods_without_levels_say_how_to_get_them(network):
-    assessment = fitted(network, neighborhoods=Ball(1.0)).assess(make_data(5, seed=2)[0])
+    assessment = fitted(network, rule=Ball(1.0)).assess(make_data(5, seed=2)[0])
     with pytest.raises(InputError, match="these neighborhoods have no levels"):
         _ = assessment.level
     with pytest.raises(InputError, match="these neighborhoods have no levels"):
@@ -107,7 +107,7 @@ def test_levels_can_be_tuned_without_labels_but_not_certified(network):
 def test_a_selection_of_another_classifier_says_the_same_and_has_levels(network):
     X, y = make_data(400, seed=1)
     tuned = fitted(network).tune(X, y, coverage=0.6)
-    given = fitted(network, neighborhoods=tuned.selection_)
+    given = fitted(network, rule=tuned.selection_)
     asked = make_data(100, seed=2)[0]
     one, other = tuned.assess(asked), given.assess(asked)
     np.testing.assert_array_equal(one.assertion, other.assertion)

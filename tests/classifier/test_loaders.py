@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
-from iknow import Ball, EpistemicClassifier, evaluate
+from iknow import Ball, EpistemicClassifier, as_model, evaluate
 from iknow.errors import BundleError, InputError
 from iknow.models import PrecomputedModel
 from iknow.testing import assert_same_evidence
@@ -201,7 +201,7 @@ def test_precomputed_outputs_may_come_in_batches():
         pairs = (((said[r], {"input": X[r]}), Y[r]) for r in rows(part))
         return pairs if labels else (pair[0] for pair in pairs)
 
-    rules = {"neighborhoods": Ball(0.5), "progress": False}
+    rules = {"rule": Ball(0.5), "progress": False}
     classifier = EpistemicClassifier(PrecomputedModel(), **rules).fit(outputs(TRAIN))
     expected = EpistemicClassifier(PrecomputedModel(), **rules)
     expected.fit((said[TRAIN], {"input": X[TRAIN]}), Y[TRAIN])
@@ -308,7 +308,7 @@ def test_inputs_are_never_all_in_memory():
             yield rng.normal(size=(size, width)), np.arange(size) % 2
 
     classifier = EpistemicClassifier(
-        lambda _: scores, embed=lambda batch: batch[:, :2], progress=False
+        as_model(lambda _: scores, embed=lambda batch: batch[:, :2]), progress=False
     )
     tracemalloc.start()
     classifier.fit(batches(0)).tune(batches(1), coverage=0.5)

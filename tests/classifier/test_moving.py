@@ -37,7 +37,7 @@ X, Y = load_iris(return_X_y=True)
 
 def assess(model, layers, metric=None):
     classifier = EpistemicClassifier(
-        model, layers, neighborhoods=Ball(1.0), metric=metric, progress=False, classes=[0, 1, 2]
+        model, layers, rule=Ball(1.0), metric=metric, progress=False, classes=[0, 1, 2]
     )
     return classifier.fit(X.astype(np.float32), Y).assess(X[:20].astype(np.float32))
 
@@ -164,7 +164,7 @@ def test_where_nothing_is_known_nothing_is_certified_and_a_warning_says_why(kind
         assessment = assess(FrozenEstimator(model), ["logits"])
     else:
         outputs = np.eye(3)[Y], {"input": X}
-        classifier = EpistemicClassifier(PrecomputedModel(), neighborhoods=Ball(1), progress=False)
+        classifier = EpistemicClassifier(PrecomputedModel(), rule=Ball(1), progress=False)
         assessment = classifier.fit(outputs, Y).assess(outputs)
         reason = "layer 'input': nothing is known about the inside of PrecomputedModel"
     with pytest.warns(UserWarning, match=f"no layer has a known Lipschitz constant.*{reason}"):
@@ -192,7 +192,7 @@ class Squaring(Doubling):
 
 def assess_doubled(model, values):
     outputs = np.eye(3)[Y], {"twice": values}
-    classifier = EpistemicClassifier(model, neighborhoods=Ball(1), progress=False)
+    classifier = EpistemicClassifier(model, rule=Ball(1), progress=False)
     return classifier.fit(outputs, Y).assess(outputs)
 
 
@@ -266,7 +266,7 @@ def test_what_is_no_bound_certifies_nothing(value):
 
 def test_frames_of_numbers_are_certified_and_frames_of_text_are_refused(tree):
     frame = pd.DataFrame(X.astype(np.float32))
-    classifier = EpistemicClassifier(tree, ["input"], neighborhoods=Ball(1.0), progress=False)
+    classifier = EpistemicClassifier(tree, ["input"], rule=Ball(1.0), progress=False)
     expected = assess(tree, ["input"]).robust_radius
     radii = classifier.fit(frame, Y).assess(frame[:20]).robust_radius
     np.testing.assert_array_equal(radii, expected)
@@ -285,14 +285,14 @@ def test_timestamps_that_float32_cannot_tell_apart_are_not_told_apart():
 
     rows = start + np.array([[0.0], [384.0]])
     model = FrozenEstimator(DecisionTreeClassifier().fit(rows, labels))
-    near = EpistemicClassifier(model, ["input"], neighborhoods=Nearest(1), progress=False)
+    near = EpistemicClassifier(model, ["input"], rule=Nearest(1), progress=False)
     near.fit(rows, labels)
     at = start + np.array([191.9, 192.1])
     assert known(near, at) == [[True, False], [False, True]]
     assert near.assess(at[:, None]).robust_radius.tolist() == [0, 0]
 
     rows = start + np.array([[0.0], [3840.0]])
-    far = EpistemicClassifier(model, ["input"], neighborhoods=Nearest(1), progress=False)
+    far = EpistemicClassifier(model, ["input"], rule=Nearest(1), progress=False)
     far.fit(rows, labels)
     (radius,) = far.assess(np.array([[start]])).robust_radius
     assert 1700 < radius < 1920
@@ -304,7 +304,7 @@ def test_timestamps_that_float32_cannot_tell_apart_are_not_told_apart():
 def test_bisectors_are_crossed_where_the_metric_is_euclidean(tree, evidence):
     def radii(metric):
         classifier = EpistemicClassifier(
-            tree, ["input"], neighborhoods=Nearest(1), metric=metric,
+            tree, ["input"], rule=Nearest(1), metric=metric,
             progress=False,
         ).fit(X, Y)  # fmt: skip
         assessment = classifier.assess(X, evidence=evidence)
@@ -335,7 +335,7 @@ def test_without_activations_there_are_no_bisectors_and_still_certificates(tree,
 
 
 def test_an_array_that_is_used_again_does_not_change_a_certificate(tree):
-    classifier = EpistemicClassifier(tree, ["input"], neighborhoods=Ball(1.0), progress=False)
+    classifier = EpistemicClassifier(tree, ["input"], rule=Ball(1.0), progress=False)
     classifier.fit(X, Y)
     buffer = X[:20].copy()
     first = classifier.assess(buffer)
@@ -345,7 +345,7 @@ def test_an_array_that_is_used_again_does_not_change_a_certificate(tree):
 
 
 def test_inputs_beyond_what_arithmetic_was_looked_at_for_are_not_certified(tree):
-    classifier = EpistemicClassifier(tree, ["input"], neighborhoods=Nearest(1), progress=False)
+    classifier = EpistemicClassifier(tree, ["input"], rule=Nearest(1), progress=False)
     far = np.array([[0.0] * 4, [1e14] * 4, [-1e15] * 4])
     classifier.fit(far, [0, 1, 2])
     radii = classifier.assess(far).robust_radius
@@ -434,7 +434,7 @@ def test_no_point_of_the_plane_within_the_radius_is_known_to_be_another_class(na
     )
     n_certified = 0
     for chosen in (layers, layers[1:]):
-        classifier = EpistemicClassifier(model, chosen, neighborhoods=Nearest(1), progress=False)
+        classifier = EpistemicClassifier(model, chosen, rule=Nearest(1), progress=False)
         classifier.fit(x, labels)
         assessment = classifier.assess(x)
         for at in np.flatnonzero(assessment.robust_radius > 0)[:12]:

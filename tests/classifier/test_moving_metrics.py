@@ -24,9 +24,7 @@ def some_data(seed, n_features, offset=0.0, n=80):
 
 
 def fitted(model, layers, metric, x, labels, rule):
-    classifier = EpistemicClassifier(
-        model, layers, neighborhoods=rule, metric=metric, progress=False
-    )
+    classifier = EpistemicClassifier(model, layers, rule=rule, metric=metric, progress=False)
     return classifier.fit(x, labels)
 
 

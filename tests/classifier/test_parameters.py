@@ -12,8 +12,7 @@ from iknow.classifier.parameters import (
     as_layer_names,
     as_quorum,
     check_neighbors,
-    check_rule,
-    fixed_neighborhoods,
+    fixed_rules,
 )
 from iknow.core.rule import Rule
 from iknow.errors import InputError, SelectionError
@@ -41,31 +40,29 @@ def test_layers_that_are_no_names_are_refused(layers):
         as_layer_names(layers)
 
 
-@pytest.mark.parametrize("rule", ["Ball", Ball(1.0), int, None])
-def test_a_rule_that_is_no_kind_of_neighborhood_is_refused(rule, data):
-    with pytest.raises(InputError, match="rule class such as Ball"):
-        check_rule(rule)
-    with pytest.raises(InputError, match="rule class such as Ball"):
+@pytest.mark.parametrize("rule", ["Ball", 0.5, int, None])
+def test_what_is_no_rule_is_refused(rule, data):
+    with pytest.raises(InputError, match=r"a class such as Ball, one such as Ball\(0.5\)"):
         EpistemicClassifier(LogisticRegression(), rule=rule).fit(*data)
 
 
 @pytest.mark.parametrize("given", [0.5, [Ball(1.0)], "Ball"])
 def test_neighborhoods_of_another_type_are_refused(given):
     with pytest.raises(InputError, match=r"such as Ball\(0.5\)"):
-        fixed_neighborhoods(given, Ball, 5, ["a"], (1, 1))
+        fixed_rules(given, 5, ["a"], (1, 1))
 
 
 def test_neighborhoods_by_layer_are_checked_one_by_one():
     with pytest.raises(InputError, match="layer 'b'"):
-        fixed_neighborhoods({"a": Ball(1.0), "b": 0.5}, Ball, 5, ["a", "b"], (1, 1))
+        fixed_rules({"a": Ball(1.0), "b": 0.5}, 5, ["a", "b"], (1, 1))
     with pytest.raises(InputError, match="needed for the layers 'a', 'b'; got them for 'a'"):
-        fixed_neighborhoods({"a": Ball(1.0)}, Ball, 5, ["a", "b"], (1, 1))
+        fixed_rules({"a": Ball(1.0)}, 5, ["a", "b"], (1, 1))
 
 
 def test_only_a_rule_with_a_radius_is_left_to_tune():
-    assert fixed_neighborhoods(None, Ball, 5, ["a"], (1, 1)) is None
-    assert fixed_neighborhoods(None, RelativeBall, 5, ["a"], (1, 1)) is None
-    assert fixed_neighborhoods(None, Nearest, 7, ["a"], (2, 1)) == {"a": Nearest(7, quorum=(2, 1))}
+    assert fixed_rules(Ball, 5, ["a"], (1, 1)) is None
+    assert fixed_rules(RelativeBall, 5, ["a"], (1, 1)) is None
+    assert fixed_rules(Nearest, 7, ["a"], (2, 1)) == {"a": Nearest(7, quorum=(2, 1))}
 
 
 @pytest.mark.parametrize(
@@ -101,7 +98,7 @@ def test_a_quorum_that_is_none_is_refused(quorum, data):
 def test_a_quorum_larger_than_the_training_set_is_refused(quorum):
     X, y = np.random.default_rng(0).normal(size=(60, 2)), np.arange(60) % 2
     model = LogisticRegression().fit(X, y)
-    for given in ({"quorum": quorum}, {"neighborhoods": Ball(1.0, quorum=quorum)}):
+    for given in ({"quorum": quorum}, {"rule": Ball(1.0, quorum=quorum)}):
         with pytest.raises(InputError, match="is more than the 60 training samples"):
             EpistemicClassifier(model, **given).fit(X, y)
 
@@ -116,7 +113,7 @@ def test_a_quorum_is_a_parameter_like_any_other(quorum):
 
 def test_fixed_neighborhoods_bring_their_own_quorum(data):
     rule = Ball(1.0, quorum=(2, 3))
-    classifier = EpistemicClassifier(LogisticRegression(), neighborhoods=rule).fit(*data)
+    classifier = EpistemicClassifier(LogisticRegression(), rule=rule).fit(*data)
     assert set(classifier.neighborhoods_.values()) == {rule}
     assert classifier.assess(data[0]).evidence["input"].per_class >= 3
 
@@ -149,8 +146,8 @@ def test_a_rule_that_nobody_knows_how_to_tune_is_not_called_optimal(data):
     classifier = EpistemicClassifier(PrecomputedModel(), rule=DoubleBall).fit(inputs, data[1])
     with pytest.raises(SelectionError, match="DoubleBall cannot be tuned"):
         classifier.tune((scores, {"input": data[0] + 0.1}), data[1])
-    fixed = EpistemicClassifier(PrecomputedModel(), neighborhoods=DoubleBall(0.5))
-    ball = EpistemicClassifier(PrecomputedModel(), neighborhoods=Ball(1.0))
+    fixed = EpistemicClassifier(PrecomputedModel(), rule=DoubleBall(0.5))
+    ball = EpistemicClassifier(PrecomputedModel(), rule=Ball(1.0))
     np.testing.assert_array_equal(
         fixed.fit(inputs, data[1]).assess(inputs).assertion,
         ball.fit(inputs, data[1]).assess(inputs).assertion,
@@ -158,7 +155,7 @@ def test_a_rule_that_nobody_knows_how_to_tune_is_not_called_optimal(data):
 
 
 def test_fixed_neighborhoods_stay_fixed_in_a_bundle(data, tmp_path):
-    classifier = EpistemicClassifier(LogisticRegression(), neighborhoods=Ball(1.0)).fit(*data)
+    classifier = EpistemicClassifier(LogisticRegression(), rule=Ball(1.0)).fit(*data)
     classifier.save(tmp_path / "b.iknow")
     loaded = EpistemicClassifier.load(tmp_path / "b.iknow", classifier.model_.estimator)
     with pytest.raises(InputError, match="nothing to tune"):

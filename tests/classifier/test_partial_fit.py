@@ -54,7 +54,7 @@ def test_what_was_promised_of_less_evidence_is_gone():
     assert not hasattr(classifier, "selection_")
     with pytest.raises(NotFittedError, match="no neighborhoods yet: call tune"):
         classifier.assess(X[90:])
-    given = fitted(neighborhoods=Ball(0.5)).partial_fit(X[:5] + 0.01, Y[:5])
+    given = fitted(rule=Ball(0.5)).partial_fit(X[:5] + 0.01, Y[:5])
     assert given.assess(X[90:]).belief.shape == (60,)
 
 

@@ -101,7 +101,7 @@ def make_network(last=None):
 
 def test_logits_go_through_a_softmax(tmp_path):
     network = make_network()
-    ec = wrap(network, neighborhoods=Ball(1)).fit(X.astype("float32"), Y)
+    ec = wrap(network, rule=Ball(1)).fit(X.astype("float32"), Y)
     logits = network(torch.tensor(X, dtype=torch.float32)).detach().numpy()
     expected = scipy_softmax(logits.astype(float), axis=1)
     np.testing.assert_allclose(ec.predict_proba(X.astype("float32")), expected, rtol=1e-5)
@@ -112,7 +112,7 @@ def test_logits_go_through_a_softmax(tmp_path):
 
 def test_probabilities_of_a_network_are_returned_as_they_are():
     network = make_network(torch.nn.Softmax(dim=1))
-    ec = wrap(network, neighborhoods=Ball(1)).fit(X.astype("float32"), Y)
+    ec = wrap(network, rule=Ball(1)).fit(X.astype("float32"), Y)
     expected = network(torch.tensor(X, dtype=torch.float32)).detach().numpy()
     np.testing.assert_allclose(ec.predict_proba(X.astype("float32")), expected, rtol=1e-6)
 
@@ -124,7 +124,7 @@ def test_logits_that_happen_to_sum_to_one_are_still_logits():
         return np.stack([2 * batch[:, 0], 1 - batch[:, 0]], axis=1)
 
     inputs, y = make_blobs(60, 2, centers=[[-5, 0], [5, 0]], random_state=0)
-    ec = wrap(double, neighborhoods=Ball(1)).fit(inputs, 1 - y)
+    ec = wrap(double, rule=Ball(1)).fit(inputs, 1 - y)
     query = np.array([[0.0, 0.0]])  # scores 0 and 1
     np.testing.assert_allclose(ec.predict_proba(query), scipy_softmax([[0.0, 1.0]], axis=1))
     assert ec.predict_proba(query)[0, 1] < 0.75
@@ -154,7 +154,7 @@ def test_softmax_is_scipys_and_takes_infinities():
 
 
 def test_a_sample_without_an_answer_has_no_probabilities():
-    ec = wrap(make_network(), neighborhoods=Ball(1)).fit(X.astype("float32"), Y)
+    ec = wrap(make_network(), rule=Ball(1)).fit(X.astype("float32"), Y)
     broken = X[:3].astype("float32")
     broken[1, 2] = np.nan
     with pytest.raises(InputError, match="no answer for row 1"):
@@ -225,7 +225,7 @@ def test_weights_reach_the_training(kind):
 
 def test_weights_reach_a_step_of_a_pipeline():
     weights = 1.0 + np.arange(150) % 7
-    ec = wrap(Pipeline([("it", Remembering())]), neighborhoods=Nearest(3))
+    ec = wrap(Pipeline([("it", Remembering())]), rule=Nearest(3))
     ec.fit(X, Y, it__sample_weight=weights)
     np.testing.assert_array_equal(ec.model_.estimator["it"].weights_, weights)
 

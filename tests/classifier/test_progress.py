@@ -18,7 +18,7 @@ from iknow.models import PrecomputedModel
 
 outputs = (np.eye(2)[[0, 1] * 4], {"a": np.arange(8.0)[:, None]})
 classifier = EpistemicClassifier(
-    PrecomputedModel(), neighborhoods=Ball(1), batch_size=2, progress=sys.argv[1] == "yes"
+    PrecomputedModel(), rule=Ball(1), batch_size=2, progress=sys.argv[1] == "yes"
 )
 classifier.fit(outputs, [0, 1] * 4).assess(outputs)
 """

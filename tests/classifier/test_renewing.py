@@ -96,14 +96,14 @@ def test_what_cannot_be_renewed_stays_as_it_is():
     with pytest.raises(InputError, match="call tune first"):
         fitted().recertify(X[FRESH], Y[FRESH])
     with pytest.raises(InputError, match="nothing to recertify"):
-        fitted(neighborhoods=Ball(1.0)).recertify(X[FRESH], Y[FRESH])
+        fitted(rule=Ball(1.0)).recertify(X[FRESH], Y[FRESH])
 
 
 def test_a_selection_that_was_given_becomes_stale_too():
     given = tuned(accuracy=0.9).selection_
-    ec = fitted(neighborhoods=given).remove([3])
+    ec = fitted(rule=given).remove([3])
     assert ec.selection_.stale
-    assert ec.neighborhoods is given
+    assert ec.rule is given
     assert not given.stale
 
 
@@ -158,7 +158,7 @@ def test_nothing_of_a_removed_sample_is_left(tmp_path):
     inputs = np.concatenate([X[TRAINING], secret])
     labels = np.append(Y[TRAINING], 7)  # a class of its own, so that the probe keeps it
     model = LogisticRegression().fit(inputs, labels)
-    ec = EpistemicClassifier(model, layers=["input"], metric="euclidean", neighborhoods=Ball(1.0))
+    ec = EpistemicClassifier(model, layers=["input"], metric="euclidean", rule=Ball(1.0))
     ec.fit(inputs, labels)
     needles = [secret.tobytes(), secret.astype(np.float32).tobytes()]
 
@@ -186,12 +186,12 @@ def test_nothing_of_a_removed_sample_is_left(tmp_path):
 
 
 def test_a_probe_forgets_samples_by_their_numbers():
-    ec = fitted(neighborhoods=Ball(1.0))
+    ec = fitted(rule=Ball(1.0))
     probe = ec.probe_
     ec.relabel([3], [1])
     assert ec.probe_ is probe  # nothing went
     assert isinstance(probe.without(probe.rows), str)
-    stream = EpistemicClassifier(MODEL, neighborhoods=Ball(1.0), progress=False)
+    stream = EpistemicClassifier(MODEL, rule=Ball(1.0), progress=False)
     parts = (slice(0, 90), slice(90, 300))
     stream.fit(((X[TRAINING][part], Y[TRAINING][part]) for part in parts), rows=np.arange(300) + 7)
     np.testing.assert_array_equal(stream.probe_.inputs, X[stream.probe_.rows - 7])

@@ -159,7 +159,7 @@ def make_data(network, shape, shift, spread, seed=0):
 
 
 def fit(model, rows, labels, layer):
-    classifier = EpistemicClassifier(model, [layer], neighborhoods=Nearest(1), progress=False)
+    classifier = EpistemicClassifier(model, [layer], rule=Nearest(1), progress=False)
     return classifier.fit(rows, labels)
 
 
@@ -279,7 +279,7 @@ def test_a_cast_that_rounds_the_other_way_is_not_certified_away(dtype, rows, nea
     with torch.no_grad():  # believe the first of two rows, whatever comes
         network[1].weight.zero_()
         network[1].bias.copy_(torch.tensor([1.0, 0.0]))
-    classifier = EpistemicClassifier(network, [layer], neighborhoods=Ball(1.0), progress=False)
+    classifier = EpistemicClassifier(network, [layer], rule=Ball(1.0), progress=False)
     classifier.fit(np.array(rows)[:, None], [0, 1])
     before, after = (classifier.assess(np.array([[value]])) for value in (near, beyond))
     assert before.justification.tolist() == [[True, False]]
@@ -378,7 +378,7 @@ def test_what_cannot_be_certified_says_why_and_its_input_still_can(name):
     rng = np.random.default_rng(0)
     rows, labels = rng.normal(size=(N_ROWS, *shape)), rng.integers(2, size=N_ROWS)
     classifier = EpistemicClassifier(
-        network, [layer], neighborhoods=Nearest(1), progress=False, batch_size=N_ROWS
+        network, [layer], rule=Nearest(1), progress=False, batch_size=N_ROWS
     ).fit(rows, labels)
     with pytest.warns(UserWarning, match=f"no layer has a known.*layer '{layer}'.*{reason}"):
         assert not classifier.assess(rows).robust_radius.any()

@@ -102,9 +102,7 @@ def test_no_attack_within_the_robust_radius_makes_another_class_known(name, digi
     if name == "Nearest":
         classifier.tune(test_x, test_y, coverage=0.9)
     elif name == "RelativeBall":
-        classifier.set_params(
-            neighborhoods={"input": RelativeBall(2.5, 1.2), "1": RelativeBall(9, 1.2)}
-        )
+        classifier.set_params(rule={"input": RelativeBall(2.5, 1.2), "1": RelativeBall(9, 1.2)})
         classifier.fit(train_x, train_y)
     else:
         classifier.tune(test_x, test_y)

@@ -12,7 +12,7 @@ from sklearn.datasets import load_iris
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 
-from iknow import Ball, EpistemicClassifier
+from iknow import Ball, EpistemicClassifier, as_model
 from iknow.classifier import streaming
 from iknow.errors import InputError, LayerError
 from iknow.pages import find_map
@@ -66,7 +66,7 @@ def test_tuned_saved_and_loaded_it_asserts_the_same(tmp_path):
     path, other = tmp_path / "disk.iknow", tmp_path / "memory.iknow"
     classifier.save(path)
     expected.save(other)
-    loaded = EpistemicClassifier.load(path, MODEL, index=DiskIndex)
+    loaded = EpistemicClassifier.load(path, MODEL, search=DiskIndex)
     for each in (classifier, loaded, EpistemicClassifier.load(path, MODEL)):
         found, wanted = each.assess(X), expected.assess(X)
         np.testing.assert_array_equal(found.assertion, wanted.assertion)
@@ -125,7 +125,9 @@ def test_bad_input_is_refused_and_nothing_changes(tmp_path, monkeypatch):
         classifier.fit(iter([]), folder=tmp_path)
     hole = X[:90].copy()
     hole[3, 1] = np.nan
-    function = EpistemicClassifier(lambda inputs: inputs[:, :3], embed=lambda inputs: inputs)
+    function = EpistemicClassifier(
+        as_model(lambda inputs: inputs[:, :3], embed=lambda inputs: inputs)
+    )
     with pytest.raises(InputError, match="row 3 has a NaN or inf"):
         function.fit(hole, Y[:90], folder=tmp_path)
     (tmp_path / "file").write_text("")

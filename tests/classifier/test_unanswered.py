@@ -65,14 +65,14 @@ def test_trees_that_take_nan_answer_for_themselves_and_the_raw_layer_is_invalid(
     X, y, asked, _, lacking = cancer()
     trees = HistGradientBoostingClassifier(max_iter=10).fit(X, y)
     layers = ["input", "output"]
-    classifier = EpistemicClassifier(FrozenEstimator(trees), layers, neighborhoods=Ball(50.0))
+    classifier = EpistemicClassifier(FrozenEstimator(trees), layers, rule=Ball(50.0))
     assessment = classifier.fit(X, y).assess(asked)
     np.testing.assert_array_equal(assessment.belief, trees.predict(asked))
     np.testing.assert_array_equal(assessment.scores, trees.predict_proba(asked))
     np.testing.assert_array_equal(assessment.invalid, lacking)
     assert (assessment.reason[lacking] == Reason.INVALID).all()
     assert (assessment.assertion[lacking] == Assertion.IDK).all()
-    alone = EpistemicClassifier(FrozenEstimator(trees), ["output"], neighborhoods=Ball(0.5))
+    alone = EpistemicClassifier(FrozenEstimator(trees), ["output"], rule=Ball(0.5))
     assert not alone.fit(X, y).assess(asked).invalid.any()
 
 
@@ -82,7 +82,7 @@ def test_training_on_raw_values_that_are_missing_names_the_remedy(frozen):
     trees = HistGradientBoostingClassifier(max_iter=3)
     model = FrozenEstimator(trees.fit(asked, y_true)) if frozen else trees
     with pytest.raises(InputError, match=r"row 0 has .*'input'.* an imputer .* or 'output' alone"):
-        EpistemicClassifier(model, neighborhoods=Ball(1.0)).fit(asked, y_true)
+        EpistemicClassifier(model, rule=Ball(1.0)).fit(asked, y_true)
 
 
 def test_a_model_that_refuses_some_samples_is_asked_about_the_others_as_ever():
@@ -211,7 +211,7 @@ class Imputer(nn.Module):
 def test_a_module_that_copes_with_nan_answers_for_itself():
     X = np.random.default_rng(0).normal(size=(30, 3)).astype(np.float32)
     module, y = Imputer(), np.arange(30) % 2
-    classifier = EpistemicClassifier(module, ["fc"], neighborhoods=Ball(1.0)).fit(X, y)
+    classifier = EpistemicClassifier(module, ["fc"], rule=Ball(1.0)).fit(X, y)
     asked = X.copy()
     asked[4, 1] = np.nan
     assessment = classifier.assess(asked)
@@ -220,7 +220,7 @@ def test_a_module_that_copes_with_nan_answers_for_itself():
     np.testing.assert_allclose(assessment.scores, said, rtol=1e-5)
     np.testing.assert_array_equal(assessment.belief, said.argmax(axis=1))
     assert not assessment.invalid.any()
-    raw = EpistemicClassifier(module, ["input"], neighborhoods=Ball(1.0)).fit(X, y).assess(asked)
+    raw = EpistemicClassifier(module, ["input"], rule=Ball(1.0)).fit(X, y).assess(asked)
     assert np.flatnonzero(raw.invalid).tolist() == [4]
     assert raw.answered.all()
 
@@ -229,7 +229,7 @@ def test_a_module_that_copes_with_nan_answers_for_itself():
 def test_a_module_that_refuses_a_sample_has_no_answer_about_it_alone(n_lacking):
     X = np.random.default_rng(0).normal(size=(30, 3)).astype(np.float32)
     module = Imputer(strict=True)
-    classifier = EpistemicClassifier(module, ["fc"], neighborhoods=Ball(1.0))
+    classifier = EpistemicClassifier(module, ["fc"], rule=Ball(1.0))
     classifier.fit(X, np.arange(30) % 2)
     asked = X.copy()
     asked[:n_lacking, 1] = np.nan
@@ -258,7 +258,7 @@ def asked_of(adapter):
         scores = np.where(rng.random(asked.shape) < 0.3, asked, rng.random(asked.shape))
         given = scores, {"a": asked, "b": rng.normal(size=(len(asked), 1))}
         training = rng.random((40, 2)), {"a": X, "b": X[:, :1]}
-        classifier = EpistemicClassifier(PrecomputedModel(), neighborhoods=Ball(1.0))
+        classifier = EpistemicClassifier(PrecomputedModel(), rule=Ball(1.0))
         return (
             classifier.fit(training, y),
             given,
@@ -279,7 +279,7 @@ def asked_of(adapter):
         "torch that refuses": (Imputer(n_features=2, strict=True), ["fc"]),
         "torch without a highest score": (Unsteady(), ["input", "output"]),
     }[adapter]
-    classifier = EpistemicClassifier(model, layers, neighborhoods=Ball(1.0), batch_size=6)
+    classifier = EpistemicClassifier(model, layers, rule=Ball(1.0), batch_size=6)
     return classifier.fit(X, named), asked, lambda rows: asked[rows]
 
 
@@ -429,7 +429,7 @@ def test_columns_in_another_order_are_refused():
 def test_a_layer_that_was_not_chosen_may_hold_anything_finite_or_not():
     scores = np.eye(2)[np.arange(8) % 2]
     layers = {"good": np.arange(8.0)[:, None], "bad": np.full((8, 1), np.nan)}
-    classifier = EpistemicClassifier(PrecomputedModel(), ["good"], neighborhoods=Ball(0.5))
+    classifier = EpistemicClassifier(PrecomputedModel(), ["good"], rule=Ball(0.5))
     assert (
         not classifier.fit((scores, layers), np.arange(8) % 2)
         .assess((scores, layers))

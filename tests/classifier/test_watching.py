@@ -176,7 +176,7 @@ def test_samples_that_were_seen_before_are_refused():
 
 
 def test_watching_takes_a_tuned_classifier_and_samples():
-    ec = EpistemicClassifier(PrecomputedModel(), neighborhoods=Ball(1.0), progress=False)
+    ec = EpistemicClassifier(PrecomputedModel(), rule=Ball(1.0), progress=False)
     ec.fit(*outputs(300, 0))
     with pytest.raises(InputError, match="call tune first"):
         ec.watch(outputs(50, 4)[0])

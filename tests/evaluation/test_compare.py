@@ -50,7 +50,7 @@ def data():
 
 def wrap(model, training, **how):
     classifier = EpistemicClassifier(
-        FrozenEstimator(model.fit(*training)), neighborhoods=Ball(1.0), progress=False, **how
+        FrozenEstimator(model.fit(*training)), rule=Ball(1.0), progress=False, **how
     )
     return WithLevel(classifier.fit(*training))
 
@@ -241,9 +241,7 @@ def test_a_torch_network_gives_its_hidden_layer_and_logits(data):
         torch.nn.Linear(64, 12), torch.nn.ReLU(), torch.nn.Dropout(), torch.nn.Linear(12, 10)
     )
     (X, y), *_ = data
-    classifier = EpistemicClassifier(
-        network, ["input", "1"], neighborhoods=Ball(1.0), progress=False
-    )
+    classifier = EpistemicClassifier(network, ["input", "1"], rule=Ball(1.0), progress=False)
     classifier.fit(X, y)
     observer = find_observer(classifier, X)
     assert (observer.input, observer.hidden) == ("input", "1")

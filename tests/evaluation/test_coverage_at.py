@@ -105,7 +105,7 @@ def test_classes_that_a_certificate_bars_are_never_asserted(overlapping):
 def test_nothing_known_scores_nothing(overlapping):
     X, y = overlapping
     ec = EpistemicClassifier(
-        FrozenEstimator(GaussianNB().fit(X, y)), neighborhoods=Ball(0.0), progress=False
+        FrozenEstimator(GaussianNB().fit(X, y)), rule=Ball(0.0), progress=False
     ).fit(X[:300], y[:300])
     assert not (ec.assess(X[300:]).assertion == Assertion.IK).any()
     assert coverage_at(0.5)(ec, X[300:], y[300:]) == 0.0

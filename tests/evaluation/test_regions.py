@@ -16,9 +16,9 @@ def classifier():
     points, codes = make_moons(60, noise=0.2, random_state=0)
     labels = np.array(["left", "right"])[codes]
     model = FrozenEstimator(LogisticRegression().fit(points, labels))
-    return EpistemicClassifier(
-        model, layers=["input"], neighborhoods=Ball(0.4), progress=False
-    ).fit(points, labels)
+    return EpistemicClassifier(model, layers=["input"], rule=Ball(0.4), progress=False).fit(
+        points, labels
+    )
 
 
 def test_every_place_has_what_is_said_about_it_alone(classifier):

@@ -17,7 +17,7 @@ def test_parts_add_up_to_the_whole(as_text, cut):
     scores, layer = rng.normal(size=(60, 3)), rng.normal(size=(60, 2))
     y = labels[np.arange(60) % 3]
     classifier = EpistemicClassifier(
-        PrecomputedModel(), neighborhoods=Ball(0.4), classes=labels, progress=False
+        PrecomputedModel(), rule=Ball(0.4), classes=labels, progress=False
     )
     classifier.fit((scores, {"layer": layer}), y)
     asked = rng.normal(size=(60, 3))

@@ -370,7 +370,7 @@ def run_case(rng, folder, number):
     metric = problem.make_metric(None)
     told = f"case {number}: {problem.told}, {fixed or rule}, k={k}, {metric}, batch {batch_size}"
     classifier = EpistemicClassifier(
-        model, rule=rule, neighborhoods=fixed, k=k, metric=metric, classes=classes,
+        model, rule=fixed or rule, k=k, metric=metric, classes=classes,
         batch_size=batch_size, progress=False,
     )  # fmt: skip
     train, val, test = problem.inputs

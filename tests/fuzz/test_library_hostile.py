@@ -217,13 +217,13 @@ def subjects():
         "torch": (EpistemicClassifier(module, **of), [x.astype(np.float32) for x in plain], y),
         "made": (EpistemicClassifier(PrecomputedModel(), rule=BallWithNearest, **of), made, names),
         "fixed": (
-            EpistemicClassifier(pipeline, neighborhoods=RelativeBall(2.0, 1.2), **of), plain, names,
+            EpistemicClassifier(pipeline, rule=RelativeBall(2.0, 1.2), **of), plain, names,
         ),
     }  # fmt: skip
 
 
-PARAMETERS = ("layers", "rule", "neighborhoods", "k", "metric", "classes", "validation_fraction",
-              "batch_size", "random_state", "progress", "device", "index", "model")  # fmt: skip
+PARAMETERS = ("layers", "rule", "k", "metric", "classes", "validation_fraction",
+              "batch_size", "random_state", "progress", "search", "model")  # fmt: skip
 
 
 class Case:
@@ -351,7 +351,7 @@ class Case:
     def do_load(self):
         path = self.folder / "x.iknow"
         self.classifier.save(path)
-        which = self.one(("path", "model", "verify", "device", "index", "check_model"))
+        which = self.one(("path", "model", "verify", "search", "check_model"))
         self.told += f" {which}"
         if which == "path":
             loaded = EpistemicClassifier.load(self.anything())
@@ -432,9 +432,7 @@ class Case:
 
     def do_metric(self):
         metric = self.one((Minkowski, Weighted))(self.anything())
-        new = EpistemicClassifier(
-            PrecomputedModel(), neighborhoods=Ball(1.0), metric=metric, progress=False
-        )
+        new = EpistemicClassifier(PrecomputedModel(), rule=Ball(1.0), metric=metric, progress=False)
         n = len(self.y_train)
         outputs = np.eye(3)[np.arange(n) % 3], {"a": np.arange(3.0 * n).reshape(n, 3)}
         self.use(new.fit(outputs, self.y_train).assess(outputs))

@@ -5,6 +5,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from iknow import as_model
+
 
 def make_network():
     torch.manual_seed(0)
@@ -45,7 +47,7 @@ def square(batch):
 
 
 def load_function(folder):
-    return score, {"embed": square}
+    return as_model(score, embed=square)
 
 
 NOT_A_FUNCTION = 3

@@ -13,7 +13,7 @@ from sklearn.datasets import load_iris
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 
-from iknow import Ball, BundleError, EpistemicClassifier, InputError
+from iknow import Ball, BundleError, EpistemicClassifier, InputError, as_model
 from iknow.core.text import visible
 from iknow.integrations.hub import make_front_matter, markdown, write_folder
 from iknow.models import PrecomputedModel
@@ -116,7 +116,7 @@ def test_its_code_loads_the_bundle(tmp_path, monkeypatch, portable):
 
 def test_what_it_needs_and_what_it_holds_is_said(tmp_path):
     X, y = np.random.default_rng(0).normal(2.5, size=(60, 2)), np.arange(60) % 2
-    made = EpistemicClassifier(add_up, embed=widen, neighborhoods=Ball(2)).fit(X, y)
+    made = EpistemicClassifier(as_model(add_up, embed=widen), rule=Ball(2)).fit(X, y)
     words = read_card(write_folder(made, tmp_path / "x"))[1].words
     assert "embed=..." in words
     assert "up to 32 training inputs" in words
@@ -134,7 +134,7 @@ def test_what_it_needs_and_what_it_holds_is_said(tmp_path):
 def test_hostile_names_notes_labels_and_layers_are_shown_as_they_are(tmp_path, text):
     (scores, layers), y = make_outputs()
     labels = np.array([text, "b", "c"])[y]
-    made = EpistemicClassifier(PrecomputedModel(), neighborhoods=Ball(1))
+    made = EpistemicClassifier(PrecomputedModel(), rule=Ball(1))
     made.fit((scores, {text: layers["a"]}), labels)
     folder = write_folder(made, tmp_path / "x", name=text, note=f"{text}\n{text}", tags=[text])
     front, page = read_card(folder)

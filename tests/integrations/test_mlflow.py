@@ -19,7 +19,7 @@ os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
 os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"  # a database takes a while to make
 mlflow = pytest.importorskip("mlflow")
 
-from iknow import Ball, BundleError, EpistemicClassifier, InputError  # noqa: E402
+from iknow import Ball, BundleError, EpistemicClassifier, InputError, as_model  # noqa: E402
 from iknow.integrations import answers_of  # noqa: E402
 from iknow.integrations import mlflow as iknow_mlflow  # noqa: E402
 from iknow.models import PrecomputedModel  # noqa: E402
@@ -101,7 +101,7 @@ def test_what_the_bundle_says_is_in_the_metadata(store, irises, tmp_path):
 
 def test_arrays_are_served_as_arrays_and_frames(tmp_path):
     model = FrozenEstimator(LogisticRegression(max_iter=500).fit(X, CODES))
-    made = EpistemicClassifier(model, neighborhoods=Ball(0.5), progress=False).fit(X, CODES)
+    made = EpistemicClassifier(model, rule=Ball(0.5), progress=False).fit(X, CODES)
     iknow_mlflow.save_model(made, tmp_path / "m")
     served = mlflow.pyfunc.load_model(str(tmp_path / "m"))
     assert served.metadata.signature.inputs.is_tensor_spec()
@@ -122,7 +122,7 @@ def test_an_example_is_kept_only_if_it_is_given(irises, tmp_path):
 
 def test_precomputed_outputs_are_served_by_name(tmp_path):
     outputs, y = make_outputs()
-    made = EpistemicClassifier(PrecomputedModel(), neighborhoods=Ball(2)).fit(outputs, y)
+    made = EpistemicClassifier(PrecomputedModel(), rule=Ball(2)).fit(outputs, y)
     example = {"scores": outputs[0], **outputs[1]}
     iknow_mlflow.save_model(
         made, tmp_path / "m", signature=iknow_mlflow.make_signature(made, example)
@@ -142,7 +142,7 @@ def test_an_onnx_file_goes_along(tmp_path):
     (tmp_path / "own.onnx").write_bytes(converted.SerializeToString())
     inputs = X.astype(np.float32)
     made = EpistemicClassifier(
-        str(tmp_path / "own.onnx"), layers=["input"], neighborhoods=Ball(0.5), progress=False
+        str(tmp_path / "own.onnx"), layers=["input"], rule=Ball(0.5), progress=False
     ).fit(inputs, CODES)
     iknow_mlflow.save_model(made, tmp_path / "m")
     (tmp_path / "own.onnx").unlink()
@@ -152,7 +152,7 @@ def test_an_onnx_file_goes_along(tmp_path):
 def test_a_network_comes_back_through_a_loader(tmp_path):
     network, inputs = loading.make_network(), X.astype(np.float32)
     torch.save(network.state_dict(), tmp_path / "weights.pt")
-    made = EpistemicClassifier(network, neighborhoods=Ball(1), progress=False).fit(inputs, CODES)
+    made = EpistemicClassifier(network, rule=Ball(1), progress=False).fit(inputs, CODES)
     with pytest.raises(InputError, match=r"of type Sequential cannot be stored.*model_loader"):
         iknow_mlflow.save_model(made, tmp_path / "m")
     assert not (tmp_path / "m").exists()
@@ -169,9 +169,9 @@ def test_a_network_comes_back_through_a_loader(tmp_path):
 
 def test_a_loader_returns_the_functions_that_a_bundle_cannot_hold(tmp_path):
     made = EpistemicClassifier(
-        loading.score, embed=loading.square, neighborhoods=Ball(1), progress=False
+        as_model(loading.score, embed=loading.square), rule=Ball(1), progress=False
     ).fit(X, CODES)
-    with pytest.raises(InputError, match=r"embed= is a function.*returns \(model, "):
+    with pytest.raises(InputError, match=r"embed= is a function.*returns as_model\(model, "):
         iknow_mlflow.save_model(made, tmp_path / "m")
     iknow_mlflow.save_model(
         made, tmp_path / "m", model_loader="tests.integrations.loading:load_function"
@@ -186,7 +186,7 @@ def test_inputs_by_name_are_served_by_name(tmp_path):
         "attention_mask": np.ones((40, 5), dtype=np.int64),
     }
     made = EpistemicClassifier(
-        loading.Named(), layers=["head"], neighborhoods=Ball(0.2), progress=False
+        loading.Named(), layers=["head"], rule=Ball(0.2), progress=False
     ).fit(inputs, np.arange(40) % 2)
     iknow_mlflow.save_model(
         made, tmp_path / "m", model_loader="tests.integrations.loading:load_named"
@@ -231,7 +231,7 @@ def test_a_loader_that_gives_another_model_is_refused_at_once(tmp_path):
     with torch.no_grad():
         network[0].weight.mul_(2)
     torch.save(loading.make_network().state_dict(), tmp_path / "weights.pt")
-    made = EpistemicClassifier(network, neighborhoods=Ball(1), progress=False).fit(inputs, CODES)
+    made = EpistemicClassifier(network, rule=Ball(1), progress=False).fit(inputs, CODES)
     with pytest.raises(BundleError, match="was made with another model"):
         iknow_mlflow.save_model(
             made,

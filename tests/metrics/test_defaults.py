@@ -111,7 +111,7 @@ def fit(model, **parameters):
     X, y = data()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        classifier = EpistemicClassifier(model, neighborhoods=Ball(1.0), **parameters).fit(X, y)
+        classifier = EpistemicClassifier(model, rule=Ball(1.0), **parameters).fit(X, y)
     return classifier, [str(w.message) for w in caught if "different scales" in str(w.message)]
 
 
@@ -143,7 +143,7 @@ def test_nothing_is_warned_of_where_the_remedy_was_taken(model, parameters):
 def test_the_warning_points_at_the_line_that_called_fit():
     X, y = data()
     with pytest.warns(UserWarning, match="different scales") as caught:
-        EpistemicClassifier(FOREST, neighborhoods=Ball(1.0)).fit(X, y)
+        EpistemicClassifier(FOREST, rule=Ball(1.0)).fit(X, y)
     assert caught[0].filename == __file__
 
 
@@ -186,7 +186,7 @@ def test_a_layer_of_rounded_values_is_warned_of_by_name():
     with pytest.warns(
         UserWarning, match=r"feature 0 of layer 'time' .* steps of 1.3e\+02"
     ) as caught:
-        EpistemicClassifier(PrecomputedModel(), neighborhoods=Ball(1.0)).fit(
+        EpistemicClassifier(PrecomputedModel(), rule=Ball(1.0)).fit(
             (scores, {"time": seconds}), np.arange(40) % 2
         )
     assert caught[0].filename == __file__

@@ -90,7 +90,7 @@ class TestRotating(ModelContract):
 
 
 def test_a_model_of_ones_own_is_certified_by_what_it_promises():
-    made = EpistemicClassifier(Rotating(), neighborhoods=Ball(0.5), progress=False)
+    made = EpistemicClassifier(Rotating(), rule=Ball(0.5), progress=False)
     radii = made.fit(X, np.array(["a", "b", "c"])[Y]).assess(X).robust_radius
     assert (radii > 0).any()
 

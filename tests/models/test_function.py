@@ -77,7 +77,7 @@ def of_texts(function):
 
 
 def fit(predict, embed=None, make=lambda rows: rows, **parameters):
-    ec = EpistemicClassifier(predict, embed=embed, **parameters)
+    ec = EpistemicClassifier(as_model(predict, embed=embed), **parameters)
     ec.fit(make(X[TRAINING]), Y[TRAINING])
     return ec.tune(make(X[VALIDATION]), Y[VALIDATION])
 
@@ -235,7 +235,7 @@ def test_it_can_be_cloned_and_pickled():
 )  # fmt: skip
 def test_a_function_that_does_something_else_is_named(predict, embed, kind, words):
     with pytest.raises(kind, match=words):
-        EpistemicClassifier(predict, embed=embed).fit(X[TRAINING], Y[TRAINING])
+        EpistemicClassifier(as_model(predict, embed=embed)).fit(X[TRAINING], Y[TRAINING])
 
 
 @pytest.mark.parametrize("inputs", [3, None, "text", (row for row in X), {}, {"a": X, "b": X[:3]}])

@@ -33,7 +33,7 @@ X = (RNG.standard_normal((90, 4)) + 2 * Y[:, None]).astype(np.float32)
 
 
 def save(model, path, inputs=X, **settings):
-    made = EpistemicClassifier(model, neighborhoods=Ball(1.0), progress=False, **settings)
+    made = EpistemicClassifier(model, rule=Ball(1.0), progress=False, **settings)
     made.fit(inputs, Y).save(path / "x.iknow")
     return made
 

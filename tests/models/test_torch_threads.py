@@ -104,7 +104,7 @@ def test_modules_that_share_a_part_wait_for_each_other(X):
 def test_a_classifier_shared_by_threads_from_its_first_use_on_answers_as_alone(X):
     y = np.arange(40) % 3
     net = make_net()
-    fitted = EpistemicClassifier(net, neighborhoods=Ball(0.3), progress=False).fit(X, y)
+    fitted = EpistemicClassifier(net, rule=Ball(0.3), progress=False).fit(X, y)
     alone = pickle.loads(pickle.dumps(fitted)).assess(X, evidence=True)
     shared = copy.deepcopy(fitted)  # nothing of its search is built yet
 
@@ -283,8 +283,8 @@ def test_one_by_one_copies_are_found_where_activations_are_read_and_nearly_where
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU())
     net.append(nn.Linear(256, 3))
-    exact = EpistemicClassifier(net, layers=["input"], neighborhoods=Ball(0.0)).fit(X, y)
-    nearly = EpistemicClassifier(net, layers=["3"], neighborhoods=Ball(0.0)).fit(X, y)
+    exact = EpistemicClassifier(net, layers=["input"], rule=Ball(0.0)).fit(X, y)
+    nearly = EpistemicClassifier(net, layers=["3"], rule=Ball(0.0)).fit(X, y)
     size = np.linalg.norm(nearly.indexes_["3"].points, axis=1).max()
     for i in range(60):
         assert exact.assess(X[i : i + 1]).supports["input"][0, y[i]]

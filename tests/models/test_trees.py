@@ -199,7 +199,7 @@ def test_leaves_and_numbers_prove_no_robust_radius_but_spoil_none():
     # What the input proves does not depend on the leaves, given the same rule.
     kept = {"input": both.neighborhoods_["input"]}
     alike = EpistemicClassifier(
-        forest, layers=["input"], neighborhoods=kept, metric=first.indexes_["input"].metric
+        forest, layers=["input"], rule=kept, metric=first.indexes_["input"].metric
     )
     np.testing.assert_allclose(alike.fit(X[::2], Y[::2]).assess(X[1::2]).robust_radius, radii)
 

@@ -157,7 +157,7 @@ def test_a_trial_is_what_ball_trees_say(trial, numbers):
     assert set(assertion) >= {1, 2}  # the network is untrained, so something is to tell apart
 
     classifier = EpistemicClassifier(
-        network, layers, neighborhoods=Ball(0.0), classes=np.arange(5), progress=False
+        network, layers, rule=Ball(0.0), classes=np.arange(5), progress=False
     ).fit(data.X_train, data.y_train)
     stretches = dict(zip(layers, (2.0, 3.0, 1.0, 4.0), strict=True))
     notebook = replace(BLOBS, trials=(trial,))

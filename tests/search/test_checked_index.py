@@ -114,7 +114,7 @@ def test_a_given_index_answers_as_the_one_that_is_chosen(rule, digits, tmp_path,
     metric = {"hidden1": Weighted(np.diag(np.arange(1.0, 17.0)))}
     parameters = {"rule": rule, "metric": metric, "progress": False}
     plain = EpistemicClassifier(model, **parameters).fit(x[:300], y[:300])
-    given = EpistemicClassifier(model, index=TreeIndex, **parameters).fit(x[:300], y[:300])
+    given = EpistemicClassifier(model, search=TreeIndex, **parameters).fit(x[:300], y[:300])
     for made in (plain, given):
         made.tune(x[300:400], y[300:400], **({} if rule is Ball else {"coverage": 0.6}))
     assert given.neighborhoods_ == plain.neighborhoods_
@@ -123,8 +123,8 @@ def test_a_given_index_answers_as_the_one_that_is_chosen(rule, digits, tmp_path,
     given.warm_up()
 
     given.save(tmp_path / "x.iknow")
-    loaded = EpistemicClassifier.load(tmp_path / "x.iknow", model, index=TreeIndex)
-    assert loaded.index is TreeIndex
+    loaded = EpistemicClassifier.load(tmp_path / "x.iknow", model, search=TreeIndex)
+    assert loaded.search is TreeIndex
     assert_same_assessments(loaded, plain, x[400:440])
     assert {type(each._index._given) for each in loaded.indexes_.values()} == {TreeIndex}
     # The points are all that is kept: without index= they are searched by default.
@@ -137,15 +137,15 @@ def fit(index, **parameters):
     points, labels = np.arange(12.0).reshape(6, 2), np.array([0, 1, 2, 0, 1, 2])
     outputs = np.eye(3)[labels], {"a": points}
     made = EpistemicClassifier(
-        PrecomputedModel(), neighborhoods=Ball(1), index=index, progress=False, **parameters
+        PrecomputedModel(), rule=Ball(1), search=index, progress=False, **parameters
     )
     return made.fit(outputs, labels), outputs
 
 
 def test_a_given_index_is_a_parameter_like_any_other(tmp_path):
     made, outputs = fit(TreeIndex)
-    assert made.get_params()["index"] is TreeIndex
-    assert clone(made).index is TreeIndex
+    assert made.get_params()["search"] is TreeIndex
+    assert clone(made).search is TreeIndex
     again = pickle.loads(pickle.dumps(made))
     assert type(again.indexes_["a"]._index._given) is TreeIndex
     assert_same_evidence(again.assess(outputs).evidence["a"], made.assess(outputs).evidence["a"])
@@ -168,7 +168,10 @@ def cut(evidence, **changes):
 
 
 WRONG = {
-    "no type": (TreeIndex(np.eye(2), [0, 1], 2), "must be a type or a function, called as index"),
+    "no type": (
+        TreeIndex(np.eye(2), [0, 1], 2),
+        "a type or a function, called as search",
+    ),
     "no index": (lambda *a, rows: "faiss", "must make an .*Index, .* it made str"),
     "no evidence": (changed(gather=lambda self, q, k=0, m=1: q), "must return Evidence"),
     "no neighbors": (
@@ -214,14 +217,14 @@ def test_what_is_no_index_or_answers_in_another_shape_is_named(name):
         use()
 
 
-def test_an_index_takes_the_place_of_a_device_and_searches_in_l2(tmp_path):
-    with pytest.raises(InputError, match=r"device must be None, .*; got .*device='cpu'"):
-        fit(TreeIndex, device="cpu")
-    with pytest.raises(InputError, match=r"by a given index, .*p=2; got Minkowski\(p=1"):
+def test_search_is_a_device_or_an_index_and_searches_in_l2(tmp_path):
+    with pytest.raises(InputError, match=r"search must be a device .*, or an index.*; got 5"):
+        fit(5)
+    with pytest.raises(InputError, match=r"uses the Euclidean norm, p=2; got Minkowski\(p=1"):
         fit(TreeIndex, metric=Minkowski(1))
     fit(None)[0].save(tmp_path / "x.iknow")
-    with pytest.raises(InputError, match="and device must be None"):
-        EpistemicClassifier.load(tmp_path / "x.iknow", index=TreeIndex, device="cpu")
+    with pytest.raises(InputError, match="search must be a device"):
+        EpistemicClassifier.load(tmp_path / "x.iknow", search=5)
 
 
 def given(**methods):

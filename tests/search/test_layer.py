@@ -71,7 +71,7 @@ def test_a_classifier_with_a_metric_survives_its_bundle(name, data, tmp_path):
     outputs = (np.eye(3)[labels], {"a": points, "b": points[:, :4]})
     asked = (np.eye(3)[np.arange(30) % 3], {"a": queries, "b": queries})
     classifier = EpistemicClassifier(
-        PrecomputedModel(), metric={"a": METRICS[name]}, neighborhoods=Ball(1.5)
+        PrecomputedModel(), metric={"a": METRICS[name]}, rule=Ball(1.5)
     ).fit(outputs, labels)
     before = classifier.assess(asked)
     classifier.save(tmp_path / "m.iknow")
@@ -101,9 +101,9 @@ class Shrunk(Minkowski):
 def test_a_metric_of_ones_own_survives_its_bundle_once_it_is_registered(data, tmp_path):
     points, labels, queries = data
     outputs, asked = (np.eye(3)[labels], {"a": points}), (np.zeros((30, 3)), {"a": queries})
-    classifier = EpistemicClassifier(
-        PrecomputedModel(), metric=Shrunk(2), neighborhoods=Ball(1.5)
-    ).fit(outputs, labels)
+    classifier = EpistemicClassifier(PrecomputedModel(), metric=Shrunk(2), rule=Ball(1.5)).fit(
+        outputs, labels
+    )
     path = tmp_path / "m.iknow"
     with pytest.raises(InputError, match=r"register_metric\(Shrunk\) before you save"):
         classifier.save(path)
@@ -232,48 +232,48 @@ def test_a_device_has_torch_search_in_every_layer(data, fake_torch, tmp_path):
     outputs = (np.eye(3)[labels], {"a": points, "b": points})
     classifier = EpistemicClassifier(
         PrecomputedModel(),
-        neighborhoods=Ball(1),
+        rule=Ball(1),
         metric={"b": METRICS["weighted"]},
-        device="cuda:1",
+        search="cuda:1",
     ).fit(outputs, labels)
     plain = EpistemicClassifier(
-        PrecomputedModel(), neighborhoods=Ball(1), metric={"b": METRICS["weighted"]}
+        PrecomputedModel(), rule=Ball(1), metric={"b": METRICS["weighted"]}
     ).fit(outputs, labels)
     classifier.save(tmp_path / "x.iknow")
-    moved = EpistemicClassifier.load(tmp_path / "x.iknow", device="mps")
+    moved = EpistemicClassifier.load(tmp_path / "x.iknow", search="mps")
     here = EpistemicClassifier.load(tmp_path / "x.iknow")
     for made, device in ((classifier, "cuda:1"), (moved, "mps"), (here, None), (plain, None)):
-        assert made.get_params()["device"] == device
+        assert made.get_params()["search"] == device
         for index in made.indexes_.values():
             assert getattr(index._index, "device", None) == device
             assert isinstance(index._index, FakeTorchIndex) == (device is not None)
         assert made.assess(outputs).explain(3) == plain.assess(outputs).explain(3)
     assert b"cuda" not in (tmp_path / "x.iknow").read_bytes()
-    assert clone(classifier).device == "cuda:1"
+    assert clone(classifier).search == "cuda:1"
 
 
 @pytest.mark.parametrize("p", [1, 3, np.inf])
 def test_a_device_searches_in_the_euclidean_norm_alone(data, fake_torch, tmp_path, p):
     points, labels, _ = data
     outputs = (np.eye(3)[labels], {"a": points})
-    parameters = {"neighborhoods": Ball(1), "metric": Minkowski(p)}
+    parameters = {"rule": Ball(1), "metric": Minkowski(p)}
     with pytest.raises(
-        InputError, match=r"'cuda', .* Euclidean norm, p=2; got Minkowski\(p=.*: omit"
+        InputError, match=r"'cuda' uses the Euclidean norm, p=2; got Minkowski\(p=.*: omit"
     ):
-        EpistemicClassifier(PrecomputedModel(), device="cuda", **parameters).fit(outputs, labels)
+        EpistemicClassifier(PrecomputedModel(), search="cuda", **parameters).fit(outputs, labels)
     classifier = EpistemicClassifier(PrecomputedModel(), **parameters).fit(outputs, labels)
     classifier.save(tmp_path / "x.iknow")
     with pytest.raises(InputError, match="Euclidean norm, p=2"):
-        EpistemicClassifier.load(tmp_path / "x.iknow", device="cuda")
+        EpistemicClassifier.load(tmp_path / "x.iknow", search="cuda")
 
 
 def test_a_device_without_torch_says_what_to_install(data, monkeypatch, tmp_path):
     points, labels, _ = data
     outputs = (np.eye(3)[labels], {"a": points})
-    classifier = EpistemicClassifier(PrecomputedModel(), neighborhoods=Ball(1)).fit(outputs, labels)
+    classifier = EpistemicClassifier(PrecomputedModel(), rule=Ball(1)).fit(outputs, labels)
     classifier.save(tmp_path / "x.iknow")
     monkeypatch.setitem(sys.modules, "iknow.search.kernels.torch", None)
     with pytest.raises(MissingExtraError, match=r"device 'cuda' needs .* 'iknow\[torch\]'"):
-        EpistemicClassifier.load(tmp_path / "x.iknow", device="cuda")
+        EpistemicClassifier.load(tmp_path / "x.iknow", search="cuda")
     with pytest.raises(MissingExtraError, match=r"device 'cpu' needs .* 'iknow\[torch\]'"):
-        classifier.set_params(device="cpu").fit(outputs, labels)
+        classifier.set_params(search="cpu").fit(outputs, labels)

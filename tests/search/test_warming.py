@@ -65,7 +65,7 @@ def test_nothing_is_compiled_after_warming_up(forgetful, tmp_path, is_loaded, mo
     classifiers = []
     for i, rule in enumerate(RULES):
         metric = {"b": Weighted(np.ones((2, 2)))} if i == 0 else None
-        made = EpistemicClassifier(PrecomputedModel(), neighborhoods=rule, metric=metric)
+        made = EpistemicClassifier(PrecomputedModel(), rule=rule, metric=metric)
         made.fit(outputs, labels)
         if is_loaded:
             made.save(tmp_path / "x.iknow")
@@ -100,7 +100,7 @@ def test_the_function_compiles_for_all_classifiers_to_come(forgetful, tmp_path):
 
 def test_every_index_warms_up_also_an_empty_one(monkeypatch):
     outputs, labels = make_outputs(60)
-    made = EpistemicClassifier(PrecomputedModel(), metric=Minkowski(1), neighborhoods=Ball(1))
+    made = EpistemicClassifier(PrecomputedModel(), metric=Minkowski(1), rule=Ball(1))
     asked = []
     gather = RowIndex.warm_up
     monkeypatch.setattr(RowIndex, "warm_up", lambda self: (asked.append(self), gather(self)))

@@ -23,7 +23,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from iknow import Ball, EpistemicClassifier
+from iknow import Ball, EpistemicClassifier, as_model
 from iknow.errors import BundleError, InputError
 from iknow.metrics import Minkowski, Weighted
 from iknow.models import PrecomputedModel
@@ -158,7 +158,7 @@ def test_what_is_not_tuned_promises_nothing(tmp_path):
     assert info.promises == ["It is not tuned yet: call tune before assess"]
     assert [layer.metric for layer in info.layers] == ["Minkowski(p=1.0)", "Weighted"]
     assert (info.inputs, info.selection, info.recognizes_model) == (None, None, False)
-    fixed = EpistemicClassifier(PrecomputedModel(), neighborhoods=Ball(1)).fit(X, y)
+    fixed = EpistemicClassifier(PrecomputedModel(), rule=Ball(1)).fit(X, y)
     fixed.save(tmp_path / "x.iknow")
     assert "were given, not tuned" in describe_bundle(tmp_path / "x.iknow").promises[0]
 
@@ -166,7 +166,7 @@ def test_what_is_not_tuned_promises_nothing(tmp_path):
 def test_a_description_leaves_the_large_arrays_on_disk(tmp_path):
     """A sparse file: 8 GB that take no room, and must take none here."""
     X, y = make_outputs()
-    EpistemicClassifier(PrecomputedModel(), neighborhoods=Ball(1)).fit(X, y).save(tmp_path / "x")
+    EpistemicClassifier(PrecomputedModel(), rule=Ball(1)).fit(X, y).save(tmp_path / "x")
     manifest = read_manifest(unpack(tmp_path / "x")["manifest.json"])
     n = 1 << 20
     manifest["settings"]["about"]["per_class"] = [n, 0, 0]
@@ -243,28 +243,37 @@ def blobs():
 
 def test_a_function_must_be_passed_again(blobs, tmp_path):
     path = tmp_path / "x.iknow"
-    fitted = EpistemicClassifier(add_up, embed=widen, neighborhoods=Ball(2)).fit(*blobs)
+    fitted = EpistemicClassifier(as_model(add_up, embed=widen), rule=Ball(2)).fit(*blobs)
     fitted.save(path)
     info = describe_bundle(path)
     assert (info.model, info.needs) == ("function add_up", ("embed",))
     assert "embed=..., a function: pass it to load" in str(info)
     with pytest.raises(BundleError, match=r"was made with embed given as a function.*embed=\.\.\."):
         EpistemicClassifier.load(path, add_up)
-    loaded = EpistemicClassifier.load(path, add_up, embed=widen)
-    assert loaded.embed is widen
+    loaded = EpistemicClassifier.load(path, as_model(add_up, embed=widen))
+    assert loaded.model.options == {"embed": widen}
     queries = blobs[0] + 0.1
     assert loaded.assess(queries).reason.tolist() == fitted.assess(queries).reason.tolist()
     with pytest.raises(BundleError, match="was made with another model"):
-        EpistemicClassifier.load(path, add_up, embed=lambda batch: np.hstack([batch, batch**3]))
+        EpistemicClassifier.load(
+            path, as_model(add_up, embed=lambda batch: np.hstack([batch, batch**3]))
+        )
 
 
 def test_without_its_model_a_bundle_still_knows_how_to_read_it(blobs, tmp_path):
     path = tmp_path / "x.iknow"
-    EpistemicClassifier(add_up, embed=widen, neighborhoods=Ball(2)).fit(*blobs).save(path)
+    EpistemicClassifier(as_model(add_up, embed=widen), rule=Ball(2)).fit(*blobs).save(path)
     loaded = EpistemicClassifier.load(path)
-    assert loaded.embed is None
+    assert not loaded.model.options
     loaded.save(path)
     assert describe_bundle(path).needs == ("embed",)
+
+
+def adapt(model, *, device=None, **options):
+    """Outputs that were computed before, with the options of a model that computes them."""
+    made = PrecomputedModel()
+    made.options = options
+    return made
 
 
 @pytest.mark.parametrize(
@@ -278,21 +287,14 @@ def test_without_its_model_a_bundle_still_knows_how_to_read_it(blobs, tmp_path):
 )
 def test_plain_options_come_back(tmp_path, monkeypatch, option, value, stored):
     """Whatever the adapters of today take: the bundle keeps any plain value."""
-    taken = []
-
-    def adapt(model, *, device=None, **options):
-        taken.append(options)
-        return PrecomputedModel()
-
-    monkeypatch.setattr("iknow.classifier.reading.as_model", adapt)
     monkeypatch.setattr("iknow.storage.saving.as_model", adapt)
-    fitted = EpistemicClassifier(add_up, neighborhoods=Ball(2), **{option: value})
+    fitted = EpistemicClassifier(adapt(add_up, **{option: value}), rule=Ball(2))
     fitted.fit(*make_outputs()).save(tmp_path / "x.iknow")
     assert describe_bundle(tmp_path / "x.iknow").reading[option] == stored
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # outputs of a model cannot identify it
         loaded = EpistemicClassifier.load(tmp_path / "x.iknow", add_up)
-    assert getattr(loaded, option) == taken[-1][option] == stored
+    assert loaded.model.options[option] == stored
     assert f"{option}={stored!r}" in str(describe_bundle(tmp_path / "x.iknow"))
 
 
@@ -314,21 +316,21 @@ def test_a_network_is_read_as_before(tmp_path):
     network = Pooled().eval()
     X = np.random.default_rng(0).normal(size=(60, 1, 8, 8)).astype(np.float32)
     made = EpistemicClassifier(
-        network, layers=["conv"], pool="mean", scores="logits", neighborhoods=Ball(1)
+        as_model(network, pool="mean", scores="logits"), layers=["conv"], rule=Ball(1)
     ).fit(X, np.arange(60) % 3)
     made.save(tmp_path / "x.iknow")
     info = describe_bundle(tmp_path / "x.iknow")
     assert (info.inputs, info.layers[0].n_features) == ({"X": (1, 8, 8)}, 6)
     loaded = EpistemicClassifier.load(tmp_path / "x.iknow", network)
-    assert (loaded.pool, loaded.scores) == ("mean", "logits")
+    assert loaded.model.options == {"pool": "mean", "scores": "logits"}
     assert loaded.assess(X).reason.tolist() == made.assess(X).reason.tolist()
     with pytest.raises(BundleError, match="was made with another model"):
-        EpistemicClassifier.load(tmp_path / "x.iknow", network, pool=lambda each: each[:, :, 0, 0])
+        EpistemicClassifier.load(
+            tmp_path / "x.iknow", as_model(network, pool=lambda each: each[:, :, 0, 0])
+        )
 
 
-def test_a_mapping_with_a_function_in_it_must_be_passed_again(tmp_path, monkeypatch):
-    adapt = "iknow.classifier.reading.as_model"
-    monkeypatch.setattr(adapt, lambda model, **options: PrecomputedModel())
-    fitted = EpistemicClassifier(add_up, neighborhoods=Ball(2), pool={"a": "mean", "b": np.max})
+def test_a_mapping_with_a_function_in_it_must_be_passed_again(tmp_path):
+    fitted = EpistemicClassifier(adapt(add_up, pool={"a": "mean", "b": np.max}), rule=Ball(2))
     fitted.fit(*make_outputs()).save(tmp_path / "x.iknow")
     assert describe_bundle(tmp_path / "x.iknow").needs == ("pool",)

@@ -182,7 +182,7 @@ def test_a_scikit_learn_network_assesses_alike_after_the_round_trip(tmp_path, la
 def test_bool_labels_survive_the_round_trip(tmp_path):
     X, codes = make_blobs(60, 2, centers=2, random_state=0)
     model = LogisticRegression().fit(X, codes == 1)
-    classifier = EpistemicClassifier(FrozenEstimator(model), neighborhoods=Ball(1))
+    classifier = EpistemicClassifier(FrozenEstimator(model), rule=Ball(1))
     classifier.fit(X, codes == 1).save(tmp_path / "x.iknow")
     loaded = EpistemicClassifier.load(tmp_path / "x.iknow", model)
     assert loaded.classes_.dtype == bool
@@ -194,7 +194,7 @@ def test_a_torch_module_assesses_alike_after_the_round_trip(tmp_path):
     torch.manual_seed(0)
     module = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.ReLU(), torch.nn.Linear(5, 3))
     rules = {"1": Ball(1), "2": Nearest(2)}
-    classifier = EpistemicClassifier(module, layers=["1", "2"], neighborhoods=rules)
+    classifier = EpistemicClassifier(module, layers=["1", "2"], rule=rules)
     classifier.fit(X, y).save(tmp_path / "x.iknow")
     loaded = EpistemicClassifier.load(tmp_path / "x.iknow", module)
     assert_same_assessment(loaded.assess(X + 0.1), classifier.assess(X + 0.1))
@@ -249,7 +249,7 @@ def test_numpys_integers_as_parameters_can_be_saved(tmp_path):
 
 def test_an_infinite_radius_survives_the_round_trip(tmp_path):
     X, y = make_outputs()
-    classifier = EpistemicClassifier(PrecomputedModel(), neighborhoods=Ball(np.inf)).fit(X, y)
+    classifier = EpistemicClassifier(PrecomputedModel(), rule=Ball(np.inf)).fit(X, y)
     classifier.save(tmp_path / "x.iknow")
     assert EpistemicClassifier.load(tmp_path / "x.iknow").neighborhoods_["a"] == Ball(np.inf)
 
@@ -261,7 +261,7 @@ def test_an_infinite_radius_survives_the_round_trip(tmp_path):
 )
 def test_relative_balls_and_numbers_of_numpy_survive_the_round_trip(tmp_path, rule):
     X, y = make_outputs()
-    classifier = EpistemicClassifier(PrecomputedModel(), neighborhoods=rule).fit(X, y)
+    classifier = EpistemicClassifier(PrecomputedModel(), rule=rule).fit(X, y)
     classifier.save(tmp_path / "x.iknow")
     loaded = EpistemicClassifier.load(tmp_path / "x.iknow")
     assert loaded.neighborhoods_ == {"a": rule, "b": rule}
@@ -303,7 +303,7 @@ def test_a_certificate_survives_the_round_trip(tmp_path):
 def test_the_row_numbers_of_exemplars_survive_the_round_trip(tmp_path):
     X, y = make_outputs()
     rows = 100 + np.random.default_rng(0).permutation(len(y))
-    classifier = EpistemicClassifier(PrecomputedModel(), neighborhoods=Ball(1)).fit(X, y, rows=rows)
+    classifier = EpistemicClassifier(PrecomputedModel(), rule=Ball(1)).fit(X, y, rows=rows)
     classifier.save(tmp_path / "x.iknow")
     loaded = EpistemicClassifier.load(tmp_path / "x.iknow").assess(X)
     own = loaded.evidence["a"].exemplars[np.arange(len(y)), y]
@@ -354,7 +354,7 @@ def test_a_rule_of_the_users_own_cannot_be_saved(tmp_path):
             return np.full(len(evidence), np.inf)
 
     X, y = make_outputs()
-    classifier = EpistemicClassifier(PrecomputedModel(), neighborhoods=Everything()).fit(X, y)
+    classifier = EpistemicClassifier(PrecomputedModel(), rule=Everything()).fit(X, y)
     with pytest.raises(InputError, match=r"register_rule\(Everything\)"):
         classifier.save(tmp_path / "x.iknow")
     assert list(tmp_path.iterdir()) == []
@@ -438,7 +438,7 @@ def test_a_damaged_file_is_refused_by_every_use_every_time(saved, tmp_path, name
 def test_a_damaged_metric_is_refused_on_load(tmp_path):
     X, y = make_outputs()
     metric = {"b": Weighted(np.eye(4))}
-    classifier = EpistemicClassifier(PrecomputedModel(), neighborhoods=Ball(1), metric=metric)
+    classifier = EpistemicClassifier(PrecomputedModel(), rule=Ball(1), metric=metric)
     classifier.fit(X, y).save(tmp_path / "x.iknow")
     change(tmp_path / "x.iknow", "layers/b/metric-map.npy", lambda content: flip(content, -1))
     with pytest.raises(BundleError, match=r"metric-map\.npy does not match its checksum"):
@@ -516,14 +516,11 @@ def test_content_of_a_bundle_that_no_index_can_take_is_refused_though_its_checks
                 loaded.assess(query)
 
 
-OF_THE_MACHINE = {"model", "device", "index"}
-OF_THE_MODEL = {"pool", "scores", "embed"}  # tests/storage/test_about.py
+OF_THE_MACHINE = {"model", "search"}
 OTHERWISE = {
     "layers": ["b"],
-    "rule": BallElseNearest,
-    "neighborhoods": RelativeBall(2.0, 1.5),
+    "rule": RelativeBall(2.0, 1.5),
     "quorum": (2, 4),
-    "confidence": True,
     "k": 3,
     "metric": Weighted(np.diag([1.0, 2.0, 3.0, 4.0])),
     "classes": np.array([2, 1, 0]),
@@ -546,7 +543,7 @@ def test_every_parameter_comes_back(tmp_path, monkeypatch):
     """A parameter that is added must be kept too, or belong to the machine."""
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
     parameters = inspect.signature(EpistemicClassifier).parameters
-    assert set(parameters) == OTHERWISE.keys() | OF_THE_MACHINE | OF_THE_MODEL
+    assert set(parameters) == OTHERWISE.keys() | OF_THE_MACHINE
     X, y = make_outputs()
     defaults = {name: parameters[name].default for name in OTHERWISE}
     for given in (defaults, OTHERWISE, *(defaults | {name: OTHERWISE[name]} for name in OTHERWISE)):
@@ -563,7 +560,7 @@ def test_every_parameter_comes_back(tmp_path, monkeypatch):
 @pytest.mark.parametrize("metric", ["scaled", "whitened", "cosine"])
 def test_a_fitted_metric_comes_back_and_is_fitted_anew_to_other_data(metric, tmp_path):
     X, y = make_outputs()
-    made = EpistemicClassifier(PrecomputedModel(), metric=metric, neighborhoods=Ball(1.0)).fit(X, y)
+    made = EpistemicClassifier(PrecomputedModel(), metric=metric, rule=Ball(1.0)).fit(X, y)
     made.save(tmp_path / "x.iknow")
     loaded = EpistemicClassifier.load(tmp_path / "x.iknow")
     assert_same_assessment(loaded.assess(X), made.assess(X))
@@ -577,7 +574,7 @@ def test_a_fitted_metric_comes_back_and_is_fitted_anew_to_other_data(metric, tmp
 
 def test_what_was_given_by_layer_comes_back_by_layer(tmp_path):
     X, y = make_outputs()
-    given = {"metric": {"b": Minkowski(1)}, "neighborhoods": {"a": Ball(1.0), "b": Nearest(2)}}
+    given = {"metric": {"b": Minkowski(1)}, "rule": {"a": Ball(1.0), "b": Nearest(2)}}
     random = np.random.RandomState(0)
     made = EpistemicClassifier(PrecomputedModel(), **given, random_state=random).fit(X, y)
     made.save(tmp_path / "x.iknow")
@@ -590,10 +587,10 @@ def test_a_selection_is_taken_with_the_classes_that_may_be_known(tmp_path):
     X, y = make_outputs()
     tuned = EpistemicClassifier(PrecomputedModel()).fit(X, y).tune(*make_outputs(seed=1))
     selection = replace(tuned.selection_, knowable=(0, 2))
-    made = EpistemicClassifier(PrecomputedModel(), neighborhoods=selection).fit(X, y)
+    made = EpistemicClassifier(PrecomputedModel(), rule=selection).fit(X, y)
     made.save(tmp_path / "x.iknow")
     loaded = EpistemicClassifier.load(tmp_path / "x.iknow")
-    assert loaded.neighborhoods == selection
+    assert loaded.rule == selection
     plain = tuned.assess(X)
     assert ((plain.belief_codes == 1) & (plain.assertion == Assertion.IK)).any()
     for each in (made, loaded):
@@ -739,7 +736,7 @@ def test_what_is_not_a_bundle_is_refused(tmp_path):
 
 @pytest.mark.parametrize("name", ["nul\0", "x" * 5000])
 def test_what_is_no_name_of_a_file_is_refused_before_anything_is_written(tmp_path, name):
-    classifier = EpistemicClassifier(PrecomputedModel(), neighborhoods=Ball(1.0))
+    classifier = EpistemicClassifier(PrecomputedModel(), rule=Ball(1.0))
     classifier.fit((np.eye(2), {"a": np.eye(2)}), [0, 1])
     with pytest.raises(BundleError, match="is not a valid file name"):
         classifier.save(tmp_path / name)
@@ -763,7 +760,7 @@ def test_a_foreign_scikit_learn_model_is_refused(tmp_path):
 def test_a_foreign_torch_module_is_refused(tmp_path):
     X, y = make_blobs(60, 2, centers=3, random_state=0)
     module = torch.nn.Linear(2, 3)
-    EpistemicClassifier(module, neighborhoods=Ball(1)).fit(X, y).save(tmp_path / "x.iknow")
+    EpistemicClassifier(module, rule=Ball(1)).fit(X, y).save(tmp_path / "x.iknow")
     with torch.no_grad():
         module.bias[0] += 1e-3
     with pytest.raises(BundleError, match=r"made with another model: .* differ by 0\.001 on"):
@@ -919,7 +916,7 @@ def test_what_a_mapped_bundle_knows_its_model_by_is_not_lost_with_the_file(tmp_p
     X = np.random.default_rng(0).normal(size=(200, 1000))
     y = np.arange(200) % 2
     model = LogisticRegression().fit(X, y)
-    classifier = EpistemicClassifier(FrozenEstimator(model), neighborhoods=Ball(1)).fit(X, y)
+    classifier = EpistemicClassifier(FrozenEstimator(model), rule=Ball(1)).fit(X, y)
     classifier.save(tmp_path / "x.iknow")
     joblib.dump(model, tmp_path / "model.joblib")
     paths = [tmp_path / "x.iknow", tmp_path / "model.joblib"]
@@ -1010,7 +1007,7 @@ def test_missing_parent_folders_are_made(tmp_path):
 def test_saving_over_a_bundle_replaces_all_of_it(saved, tmp_path):
     X, y = make_outputs(seed=9)
     X = (X[0], {"other": X[1]["a"]})
-    new = EpistemicClassifier(PrecomputedModel(), neighborhoods=Ball(1)).fit(X, y)
+    new = EpistemicClassifier(PrecomputedModel(), rule=Ball(1)).fit(X, y)
     new.save(saved)
     assert_same_assessment(EpistemicClassifier.load(saved).assess(X), new.assess(X))
     assert "layers/a/activations.npy" not in unpack(saved)
@@ -1095,7 +1092,7 @@ from iknow.models import PrecomputedModel
 
 n = 20000
 outputs = (np.eye(2)[np.arange(n) % 2], {"a": np.ones((n, 4))})
-classifier = EpistemicClassifier(PrecomputedModel(), neighborhoods=Ball(1))
+classifier = EpistemicClassifier(PrecomputedModel(), rule=Ball(1))
 classifier.fit(outputs, np.arange(n) % 2)
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 limit = int(sys.argv[2])
@@ -1255,7 +1252,7 @@ def test_layers_of_any_name_survive_and_stay_inside_the_bundle(tmp_path):
     X, y = make_outputs()
     values = {name: X[1]["a"] + i for i, name in enumerate(ODD_NAMES)}
     folder = tmp_path / "deep" / "er"
-    classifier = EpistemicClassifier(PrecomputedModel(), neighborhoods=Ball(1))
+    classifier = EpistemicClassifier(PrecomputedModel(), rule=Ball(1))
     classifier.fit((X[0], values), y).save(folder / "x.iknow")
     loaded = EpistemicClassifier.load(folder / "x.iknow")
     assert loaded.layers_ == tuple(ODD_NAMES)

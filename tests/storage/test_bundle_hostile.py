@@ -169,9 +169,8 @@ WRONG = {
     ("settings",): [None, [], {}, "x"],
     ("settings", "probe"): [None, 1, [], {}, {"inputs": {}, "tolerances": [1]}],
     ("settings", "rule"): ["Everything", None, 1, ["Ball"], "__class__"],
-    ("settings", "fixed"): [None, 1, "yes", True],
     ("settings", "layers"): [None, 1, ["a"]],
-    ("settings", "neighborhoods"): [1, "both", ["one"], {}, True],
+    ("settings", "fixed"): [1, "yes", "both", ["one"], {}, True],
     ("settings", "metric"): ["each", ["c"], [1], {}, True, [["a"]]],
     ("settings", "classes"): [None, [0, 1, 2]],
     ("settings", "validation_fraction"): [None, "x", True, [0.5]],
@@ -309,7 +308,7 @@ def test_any_mutation_of_a_probe_is_refused_or_harmless(tmp_path, n):
     path = tmp_path / "x.iknow"
     (_, layers), y = make_outputs(0)
     model = LogisticRegression().fit(layers["b"], y)
-    classifier = EpistemicClassifier(FrozenEstimator(model), neighborhoods=Ball(1.0))
+    classifier = EpistemicClassifier(FrozenEstimator(model), rule=Ball(1.0))
     classifier.fit(layers["b"], y).save(path)
     contents = unpack(path)
     original = json.loads(contents["manifest.json"])
@@ -513,6 +512,6 @@ def test_contents_beyond_four_gigabytes_are_found_by_others_too(tmp_path):
 
 def test_a_rule_that_asks_for_more_neighbors_than_rows_is_refused_on_load(tmp_path):
     X, y = make_outputs(0)
-    classifier = EpistemicClassifier(PrecomputedModel(), neighborhoods=BallElseNearest(1.0, 60))
+    classifier = EpistemicClassifier(PrecomputedModel(), rule=BallElseNearest(1.0, 60))
     classifier.fit(X, y).save(tmp_path / "x.iknow")
     assert read_bundle(tmp_path / "x.iknow").neighborhoods["a"].k == 60

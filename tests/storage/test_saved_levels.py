@@ -103,7 +103,7 @@ def test_a_layer_that_is_left_out_is_kept_for_tuning_again(tmp_path):
 
 def test_a_selection_that_leaves_out_a_layer_unknown_here_can_be_saved(tmp_path):
     selection = make_classifier(coverage=0.7).selection_
-    fixed = EpistemicClassifier(PrecomputedModel(), layers=["a"], neighborhoods=selection)
+    fixed = EpistemicClassifier(PrecomputedModel(), layers=["a"], rule=selection)
     fixed.fit(*make_outputs(300, 0)).save(tmp_path / "x.iknow")
     loaded = EpistemicClassifier.load(tmp_path / "x.iknow")
     assert loaded.neighborhoods == replace(selection, left_out={})

@@ -34,7 +34,7 @@ RULE = RelativeBall(3.0, 1.5)
 @pytest.fixture
 def path(tmp_path):
     X, y = make_outputs(60)
-    EpistemicClassifier(PrecomputedModel(), neighborhoods=RULE).fit(X, y).save(tmp_path / "x.iknow")
+    EpistemicClassifier(PrecomputedModel(), rule=RULE).fit(X, y).save(tmp_path / "x.iknow")
     return tmp_path / "x.iknow"
 
 
@@ -60,7 +60,7 @@ def assert_as_rebuilt(path, folded, X):
     activations = {name: values[order] for name, values in folded.activations.items()}
     y = folded.classes[folded.labels[order]]
     scores = np.eye(len(folded.classes))[folded.labels[order]]
-    rebuilt = EpistemicClassifier(PrecomputedModel(), neighborhoods=RULE, metric="euclidean")
+    rebuilt = EpistemicClassifier(PrecomputedModel(), rule=RULE, metric="euclidean")
     rebuilt.fit((scores, activations), y, rows=folded.rows[order])
     one, other = changed.assess(X), rebuilt.assess(X)
     np.testing.assert_array_equal(one.reason, other.reason)

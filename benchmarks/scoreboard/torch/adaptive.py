@@ -59,7 +59,7 @@ def study(data: Data, seed: int, device: str, quick: bool) -> dict[str, Any]:
             network,
             quorum=quorum,
             classes=np.arange(data.n_classes),
-            index=partial(PlainIndex, device=device),
+            search=partial(PlainIndex, device=device),
             progress=False,
         ).fit(data.x, data.y)
         for coverage in (0.6, 0.75, 0.9) if quorum == QUORUMS[0] else (0.75,):

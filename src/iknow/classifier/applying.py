@@ -62,7 +62,7 @@ class ApplyingMixin(FittingMixin):
         leaving = np.setdiff1d(change.removed, change.rows)
         if isinstance(self.probe_, Probe) and len(leaving):
             after["probe_"] = self.probe_.without(leaving)
-        selection = getattr(self, "selection_", self.neighborhoods)
+        selection = getattr(self, "selection_", self.rule)
         if isinstance(selection, Selection):
             after["selection_"] = make_stale(selection, change.logged())
         return after

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from iknow.classifier import gathering
 from iknow.classifier.applying import ApplyingMixin
+from iknow.classifier.parameters import is_fixed
 from iknow.core.arrays import Floats32, Ints, Labels
 from iknow.core.text import names, shown
 from iknow.errors import InputError
@@ -201,7 +202,7 @@ class ChangingMixin(ApplyingMixin):
             encode(labels, self.classes_, "y")  # classes do not come in parts
             change = self._addition(points, labels, self._number(rows, len(labels)), say("", ""))
             # What was chosen was chosen on less evidence, unless the user gave it.
-            chosen = ("selection_", "neighborhoods_") if self.neighborhoods is None else ()
+            chosen = () if is_fixed(self.rule) else ("selection_", "neighborhoods_")
             self._put(**self._after(change), without=chosen)
         return self
 

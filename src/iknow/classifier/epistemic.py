@@ -30,7 +30,7 @@ from iknow.models.adapt import is_estimator
 from iknow.models.model import observe_all
 from iknow.models.probe import Probe
 from iknow.rules import Ball, RelativeBall
-from iknow.search.index import IndexFactory
+from iknow.search.layer import Search
 from iknow.selection import Selection
 
 
@@ -40,51 +40,38 @@ class EpistemicClassifier(WatchingMixin, ClassifierMixin, BaseEstimator):  # typ
     Args:
         model: A trained torch or Keras model, a scikit-learn, xgboost, lightgbm or catboost
             classifier, the path of an .onnx file, a function that returns scores, or any
-            `iknow.models.Model`. A trained model is used as it is: `fit` collects the evidence,
-            then call `tune`. `fit` clones an unfitted scikit-learn classifier, trains it on all but
-            `validation_fraction` of the data, and tunes the radii on the rest. `clone`, and so
-            `cross_val_score` and `GridSearchCV`, makes a fitted classifier unfitted; a
+            `iknow.models.Model`. `as_model` says how to read one: `as_model(network, pool="mean")`,
+            `as_model(function, embed=...)`. A trained model is used as it is: `fit` collects the
+            evidence, then call `tune`. `fit` clones an unfitted scikit-learn classifier, trains it
+            on all but `validation_fraction` of the data, and tunes the radii on the rest. `clone`,
+            and so `cross_val_score` and `GridSearchCV`, makes a fitted classifier unfitted; a
             `FrozenEstimator` stays fitted.
         layers: Names of the layers to find support in. Default: the input and the last hidden
             layer of a network, or what enters the classifier of a pipeline; for the paper's rules
             the last hidden layer and the output. `tune` leaves out those in which nearness means
             little, and `selection_.left_out` says why.
-        rule: The kind of rule whose parameters `tune` chooses. `RelativeBall` has levels.
-        neighborhoods: Fixed neighborhoods, one for all layers or a mapping by layer, instead of
-            tuning. A `Selection`, such as another classifier's `selection_`, also says which
-            classes may be known.
+        rule: A class, such as `Ball`, whose parameters `tune` chooses; `RelativeBall` has levels.
+            Or a fixed rule, such as `Ball(0.5)`, for all layers or in a mapping by layer. A
+            `Selection`, such as another classifier's `selection_`, is fixed too, and also says
+            which classes may be known.
         quorum: How many training samples a class needs within reach to count, or two numbers: how
             many the belief needs, and how many another class needs to contradict it. Default:
             (1, 3) for `RelativeBall`, so that two wrong labels nearby contradict nothing; else 1.
-        confidence: Whether the model's own confidence is one more voice in levels: below its
-            threshold a sample is IMK, for DOUBT. It gains on clean data and loses on foreign data.
-            Default: only where `tune(accuracy=...)` certifies more coverage with it.
         k: Number of neighbors, for rules that use it.
         metric: "cosine", "euclidean", "hamming", "scaled", "whitened" or a metric, for all
             layers or in a mapping. Default: cosine in hidden layers, and features by their robust
             scales in tables (`iknow.metrics.defaults`); Euclidean for the paper's rules
             and for fixed neighborhoods.
         classes: Labels of the model's score columns in order, if y does not determine them.
-        pool: How to turn the activations of a network's layer, of shape (n, tokens, features) or
-            (n, channels, height, width), into one vector per sample: "mean", "cls" (the first
-            token), "last" (the last one) or a function of the activations, for all layers but input
-            and output, or in a mapping. Padding that an `attention_mask` hides never counts.
-            Default: the activations as they are.
-        scores: Where the scores are in what a network returns: the name of an output, a position,
-            or a function of all that it returns. Default: the only output, or the one named
-            `logits`. "logit" or "probability" says what a single number per sample is, of the
-            second class, alone or with its output, ("risk", "logit").
-        embed: For a model that is a plain function: a function of the same batch that returns the
-            activations to find support in, of shape (n, n_features), or several in a dict by name.
         validation_fraction: Share of the data that `fit` keeps for tuning when it trains the model.
         batch_size: Number of samples to ask the model about at a time. Default: as memory permits.
         random_state: Seed for all random choices.
         progress: Show a progress bar in a terminal.
-        device: "cuda", "cuda:1", "mps" or "cpu" to search with torch; None searches on the CPU
-            without it. The answers are the same. An ONNX model runs there too.
-        index: A Euclidean index to use instead of iknow's own: a type or function that takes
-            (activations, labels, n_classes, rows=...) and passes `iknow.testing.IndexContract`.
-            It excludes `device`. Both belong to the machine: `save` does not keep them.
+        search: "cuda", "cuda:1", "mps" or "cpu" to search with torch, on that device; an ONNX model
+            runs there too. Or a Euclidean index in place of iknow's own: a type or function that
+            takes (activations, labels, n_classes, rows=...) and passes
+            `iknow.testing.IndexContract`. Default: on the CPU, without torch. The answers are the
+            same. It belongs to the machine: `save` does not keep it.
 
     Examples:
         >>> ec = EpistemicClassifier(trained).fit(X_train, y_train)
@@ -96,42 +83,30 @@ class EpistemicClassifier(WatchingMixin, ClassifierMixin, BaseEstimator):  # typ
         self,
         model: Any,
         layers: Sequence[str] | None = None,
-        rule: type[Rule] = RelativeBall,
-        neighborhoods: Rule | Mapping[str, Rule] | Selection | None = None,
+        rule: type[Rule] | Rule | Mapping[str, Rule] | Selection = RelativeBall,
         *,
         quorum: int | Quorum | None = None,
-        confidence: bool | None = None,
         k: int = 5,
         metric: str | Metric | Mapping[str, str | Metric] | None = None,
         classes: Any = None,
-        pool: Any = None,
-        scores: Any = None,
-        embed: Any = None,
+        search: Search = None,
         validation_fraction: float = 0.25,
         batch_size: int | None = None,
         random_state: Any = 0,
         progress: bool = True,
-        device: str | None = None,
-        index: IndexFactory | None = None,
     ) -> None:
         self.model = model
         self.layers = layers
         self.rule = rule
-        self.neighborhoods = neighborhoods
         self.quorum = quorum
-        self.confidence = confidence
         self.k = k
         self.metric = metric
         self.classes = classes
-        self.pool = pool
-        self.scores = scores
-        self.embed = embed
+        self.search = search
         self.validation_fraction = validation_fraction
         self.batch_size = batch_size
         self.random_state = random_state
         self.progress = progress
-        self.device = device
-        self.index = index
 
     @classmethod
     def paper(cls, model: Any, **parameters: Any) -> Self:
@@ -178,7 +153,7 @@ class EpistemicClassifier(WatchingMixin, ClassifierMixin, BaseEstimator):  # typ
             check_is_fitted(now, "indexes_")
         if not hasattr(now, "neighborhoods_"):
             raise NotFittedError(
-                "no neighborhoods yet: call tune(X_val, y_val), or give neighborhoods=... (fit "
+                "no neighborhoods yet: call tune(X_val, y_val), or give rule=Ball(0.5), say (fit "
                 "tunes only a scikit-learn classifier that it trains itself, not a fitted one)"
             )
         gathers, least = as_flag(evidence, "evidence"), as_whole(k, "k", "be a whole number >= 0")
@@ -191,7 +166,7 @@ class EpistemicClassifier(WatchingMixin, ClassifierMixin, BaseEstimator):  # typ
             found = gathering.gather_evidence(observed, indexes, wanted, samples, per_class)
         else:
             found = gathering.find_decisions(observed, indexes, rules, samples)
-        selection = getattr(now, "selection_", now.neighborhoods)
+        selection = getattr(now, "selection_", now.rule)
         selection = selection if isinstance(selection, Selection) else None
         return Assessment(
             classes=now.classes_,

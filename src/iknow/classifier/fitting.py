@@ -76,16 +76,15 @@ class Plan:
 def make_plan(classifier: Any, first: Any) -> Plan:
     """The plan of a classifier with its parameters and a model, by its first batch."""
     named = parameters.as_layer_names(classifier.layers)
-    rule = parameters.check_rule(classifier.rule)
-    levels = rule.by_level and parameters.has_levels(classifier.neighborhoods)
+    rule = parameters.kind_of(classifier.rule)
+    levels = parameters.has_levels(classifier.rule)
     model, k = classifier.model_, classifier.k
     roles = find_roles(model, first, named, levels)
     quorum = parameters.as_quorum(classifier.quorum, rule)
-    given = classifier.neighborhoods
-    fixed = parameters.fixed_neighborhoods(given, rule, k, tuple(roles), quorum)
+    fixed = parameters.fixed_rules(classifier.rule, k, tuple(roles), quorum)
     metrics = parameters.as_metrics(classifier.metric, tuple(roles))
     for metric in metrics.values():
-        index_type(metric or Euclidean, classifier.device, classifier.index)
+        index_type(metric or Euclidean, classifier.search)
     chosen = named is not None or classifier.metric is not None
     return Plan(roles, chosen, levels, metrics, fixed, rule, k, quorum)
 
@@ -150,7 +149,7 @@ class FittingMixin(ReadingMixin):
             # Both are as deep, so that warnings point at the line that called fit.
             trains = at_hand and is_to_be_trained(self.model, X)
             begin = self._train if trains else self._wrap
-            stored = None if folder is None else check_folder(folder, self.device)
+            stored = None if folder is None else check_folder(folder, self.search)
             return begin(X, y, rows, params, folder=stored)
 
     @contextmanager
@@ -201,8 +200,8 @@ class FittingMixin(ReadingMixin):
         labels = as_labels(y, count_samples(inputs), "y")
         check_several_classes(labels)
         numbers = as_row_numbers(rows, len(labels))
-        rule = parameters.check_rule(self.rule)
-        tunes = self.neighborhoods is None and (rule.by_level or tunes_for_coverage(rule))
+        rule = parameters.kind_of(self.rule)
+        tunes = rule is self.rule and (rule.by_level or tunes_for_coverage(rule))
         training = np.arange(len(labels))
         if tunes:
             training, validation = split_rows(labels, self.validation_fraction, self.random_state)
@@ -216,9 +215,8 @@ class FittingMixin(ReadingMixin):
             return self
         try:
             part = take_rows(inputs, validation)
-            goal = Goal(k=self.k, model_confidence=self.confidence)
             held_out = self._samples(part, labels[validation])
-            return self._select(goal, held_out, "training", validation)
+            return self._select(Goal(k=self.k), held_out, "training", validation)
         except SelectionError as error:
             warnings.warn(
                 f"{error}. Until it is tuned again this classifier answers IDK for all but exact "
@@ -267,9 +265,9 @@ class FittingMixin(ReadingMixin):
             metric = metric.fit(typical[layer], codes[some])
             arrays = values, codes, len(self.classes_), numbers, metric
             self.indexes_[layer] = (
-                LayerIndex.build(*arrays, device=self.device, index=self.index)
+                LayerIndex.build(*arrays, search=self.search)
                 if folder is None
-                else build_on_disk(*arrays, folder, self.index)
+                else build_on_disk(*arrays, folder, self.search)
             )
         self.probe_ = self._probe(samples, codes, numbers)
         if plan.fixed is not None:

@@ -28,6 +28,10 @@ from iknow.models.numbers import as_pandas
 from iknow.rules import RelativeBall
 from iknow.selection import Selection
 
+KINDS_OF_RULE = (
+    "a class such as Ball, one such as Ball(0.5), a dict of one per layer, or a Selection"
+)
+
 
 def as_layer_names(layers: Any) -> tuple[str, ...] | None:
     """Layers as a tuple of names; a single name needs no list. None means the defaults."""
@@ -43,11 +47,19 @@ def as_layer_names(layers: Any) -> tuple[str, ...] | None:
     return tuple(map(str, chosen))
 
 
-def check_rule(rule: Any) -> type[Rule]:
-    """A kind of rule, given as a class."""
-    if not (isinstance(rule, type) and issubclass(rule, Rule)):
-        raise InputError(f"rule must be a rule class such as Ball; got {shown(rule)}")
-    return rule
+def is_fixed(rule: Any) -> bool:
+    """Whether a rule, as the user gives it, is to be used as it is: a class is to be tuned."""
+    return not isinstance(rule, type)
+
+
+def kind_of(rule: Any) -> type[Rule]:
+    """The kind of rule that a user wants to be tuned; of fixed ones, the default."""
+    if is_fixed(rule):
+        return RelativeBall
+    if not issubclass(rule, Rule):
+        raise InputError(f"rule must be {KINDS_OF_RULE}; got {shown(rule)}")
+    kind: type[Rule] = rule
+    return kind
 
 
 def as_quorum(quorum: Any, rule: type[Rule]) -> Quorum:
@@ -57,27 +69,27 @@ def as_quorum(quorum: Any, rule: type[Rule]) -> Quorum:
     return pair
 
 
-def has_levels(neighborhoods: Any) -> bool:
+def has_levels(rule: Any) -> bool:
     """Whether levels choose the neighborhoods, or have chosen them."""
-    if isinstance(neighborhoods, Selection):
-        return neighborhoods.levels is not None
-    return neighborhoods is None
+    if isinstance(rule, Selection):
+        return rule.levels is not None
+    return not is_fixed(rule) and bool(rule.by_level)
 
 
-def fixed_neighborhoods(
-    given: Any, rule: type[Rule], k: int, layers: Sequence[str], quorum: Quorum
+def fixed_rules(
+    given: Any, k: int, layers: Sequence[str], quorum: Quorum
 ) -> dict[str, Rule] | None:
-    """The neighborhoods that need no tuning, by layer, or None if there is something to tune."""
-    if given is None:
-        if is_tuned(rule):
+    """The rules that need no tuning, by layer, or None if there is something to tune."""
+    if not is_fixed(given):
+        if is_tuned(given):
             return None
-        given = make_rule(rule, k, quorum)
+        given = make_rule(given, k, quorum)
     if isinstance(given, Selection):
         layers = [layer for layer in layers if layer not in given.left_out]
         given = given.neighborhoods
     if isinstance(given, Rule):
         return dict.fromkeys(layers, given)
-    check_by_layer(given, layers, kind="one such as Ball(0.5), or a dict of one per layer")
+    check_by_layer(given, layers, kind=KINDS_OF_RULE)
     return {layer: given[layer] for layer in layers}
 
 

@@ -10,11 +10,10 @@ from iknow.classifier.progress import track
 from iknow.classifier.streaming import check_first, observe_to_disk
 from iknow.core.arrays import Labels
 from iknow.core.quorum import Quorum
-from iknow.core.rule import Rule
 from iknow.core.text import as_flag
 from iknow.metrics import Metric
 from iknow.models import PrecomputedModel
-from iknow.models.adapt import OPTIONS, as_model, is_estimator
+from iknow.models.adapt import as_model, is_estimator
 from iknow.models.labels import as_vector, name_positions
 from iknow.models.model import Model, Observation, observe_all
 from iknow.models.samples import Samples, as_samples
@@ -27,23 +26,17 @@ class ReadingMixin(CommittingMixin):
 
     model: Any
     layers: Sequence[str] | None
-    rule: type[Rule]
     quorum: int | Quorum | None
-    confidence: bool | None
     k: int
     metric: str | Metric | Mapping[str, str | Metric] | None
     classes: Any
-    pool: Any
-    scores: Any
-    embed: Any
     validation_fraction: float
     batch_size: int | None
     random_state: Any
     progress: bool
 
     def _adapt(self, model: Any) -> Model:
-        options = {name: getattr(self, name) for name in OPTIONS}
-        return as_model(model, device=self.device, **options)
+        return as_model(model, device=self.search if isinstance(self.search, str) else None)
 
     def _samples(self, X: Any, y: Any = None) -> Samples:
         """The samples of what the user passed, as batches for the model."""

@@ -25,8 +25,7 @@ from iknow.models.model import Model, Observation, check_width, join_whole, only
 from iknow.models.samples import Samples
 from iknow.pages import read_through
 from iknow.search.disk import DiskIndex
-from iknow.search.index import IndexFactory
-from iknow.search.layer import LayerIndex
+from iknow.search.layer import LayerIndex, Search
 from iknow.search.scratch import Folder, ScratchFile, as_folder, check_room, write_rows
 
 MOST_ROWS = 100_000
@@ -104,7 +103,7 @@ def build_on_disk(
     numbers: Ints,
     metric: Metric,
     folder: Folder,
-    index: IndexFactory | None,
+    search: Search,
 ) -> LayerIndex:
     """The index of a layer whose activations are mapped; see `LayerIndex.build`."""
     order = np.lexsort((numbers, codes))
@@ -118,18 +117,18 @@ def build_on_disk(
             yield points
 
     points = write_rows(folder, order, width, pieces())
-    if index is None and metric.p == 2:
-        index = partial(DiskIndex, folder=folder)
-    layer = LayerIndex(points, codes[order], n_classes, numbers[order], metric, index=index)
+    if search is None and metric.p == 2:
+        search = partial(DiskIndex, folder=folder)
+    layer = LayerIndex(points, codes[order], n_classes, numbers[order], metric, search)
     layer._index  # noqa: B018 - checked now
     return layer
 
 
-def check_folder(folder: object, device: str | None) -> Folder:
+def check_folder(folder: object, search: Search) -> Folder:
     """A folder to stream to, made if there is none; a device would need its own copy."""
-    if device is not None:
+    if isinstance(search, str):
         raise InputError(
-            f"with folder=..., the evidence stays on disk, and device must be None; got {device!r}"
+            f"with folder=..., the evidence stays on disk: search must be no device; got {search!r}"
         )
     return as_folder(folder)  # type: ignore[arg-type]
 

@@ -86,7 +86,7 @@ def split_rows(labels: Labels, fraction: float, random_state: Any) -> tuple[Ints
     if quota.sum() == 0:
         raise InputError(
             f"{len(labels)} samples of {len(counts)} classes are too few to hold any out for "
-            "tuning: add a second sample for each class, or give neighborhoods=..."
+            "tuning: add a second sample for each class, or fix the rule, as rule=Ball(0.5)"
         )
     held_out = np.zeros(len(labels), dtype=bool)
     for code, n_held in enumerate(quota):

@@ -74,6 +74,7 @@ class TuningMixin(ChangingMixin):
         coverage: float | None = None,
         false_alarm: float | None = None,
         reference: Any = None,
+        doubt: bool | None = None,
         method: Literal["exact", "grid", "bayes"] = "exact",
         k: int | Sequence[int] | None = None,
         time_limit: float = 60.0,
@@ -98,6 +99,10 @@ class TuningMixin(ChangingMixin):
                 this probability at most.
             reference: Further samples without labels, not in the training data either, that show
                 what is ordinary; otherwise a part of X does.
+            doubt: Whether the model's own confidence is one more voice in levels: below its
+                threshold a sample is IMK, for DOUBT. It gains on clean data and loses on foreign
+                data. Default: only where an accuracy is asked for, and more coverage is certified
+                with it.
             method: "grid" and "bayes" are for comparison.
             k: Number of neighbors, or several to try, for rules that use it.
             time_limit: Seconds that the search may take.
@@ -108,8 +113,8 @@ class TuningMixin(ChangingMixin):
             0.80
         """
         check_is_fitted(self, "indexes_")
-        if self.neighborhoods is not None:
-            raise InputError("nothing to tune: neighborhoods=... fixes them")
+        if parameters.is_fixed(self.rule):
+            raise InputError("nothing to tune: rule=... fixes it; give a class, such as rule=Ball")
         goal = Goal(
             method=method,
             accuracy=accuracy,
@@ -117,7 +122,7 @@ class TuningMixin(ChangingMixin):
             each_class=each_class,
             coverage=coverage,
             false_alarm=false_alarm,
-            model_confidence=self.confidence,
+            model_confidence=doubt,
             k=self.k if k is None else k,
             time_limit=time_limit,
             random_state=int(as_random_state(self.random_state).randint(np.iinfo(np.int32).max)),
@@ -144,7 +149,9 @@ class TuningMixin(ChangingMixin):
         if others is not None and others.from_probabilities != seen.from_probabilities:
             # The scores look like probabilities in one set alone, so they rank in neither.
             seen, others = replace(seen, confidence=None), replace(others, confidence=None)
-        selection = choose(goal, seen, self.rule, view.classes_, reference=others)
+        selection = choose(
+            goal, seen, parameters.kind_of(self.rule), view.classes_, reference=others
+        )
         with self._alone():
             self._choose(replace(selection, goal=goal), len(view.changes_))
         return self
@@ -170,11 +177,12 @@ class TuningMixin(ChangingMixin):
     ) -> Validation:
         """What tuning needs to know about samples."""
         n_rows = self.indexes_[self.layers_[0]].n_rows
-        quorum = parameters.as_quorum(self.quorum, self.rule)
+        rule = parameters.kind_of(self.rule)
+        quorum = parameters.as_quorum(self.quorum, rule)
         seen, invalid = gather_validation(
             self._observe(samples, self.indexes_),
             self.indexes_,
-            goal.neighbors_needed(self.rule, n_rows, quorum),
+            goal.neighbors_needed(rule, n_rows, quorum),
             quorum,
         )
         gathering.check_valid(invalid, what, positions, self.layers_)
@@ -222,8 +230,8 @@ class TuningMixin(ChangingMixin):
             ''
         """
         check_is_fitted(self, "indexes_")
-        if self.neighborhoods is not None:
-            raise InputError("nothing to recertify: neighborhoods=... fixes them")
+        if parameters.is_fixed(self.rule):
+            raise InputError("nothing to recertify: rule=... fixes it, and nothing was certified")
         if not hasattr(self, "selection_"):
             raise InputError("recertify belongs to a tuned classifier: call tune first")
         if (goal := self.selection_.goal) is None:

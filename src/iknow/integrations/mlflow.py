@@ -20,7 +20,7 @@ import os
 import shutil
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from importlib.metadata import packages_distributions, version
 from os import PathLike
@@ -83,7 +83,7 @@ def save_model(
         input_example: Some inputs, to keep with the model.
         model_loader: "package.module:function", for a model that cannot be stored as it is: a
             function that takes the folder of `model_files`, such as weights, and returns the model,
-            or a pair of it and a dict of `pool`, `scores` and `embed`.
+            or `as_model(model, ...)`.
         model_files: Files or folders for that function.
         extra_pip_requirements: In addition to the versions of iknow and of the model's package.
         mlflow_model: The MLflow model to add to; `log_model` passes it.
@@ -202,13 +202,13 @@ def _store_model(classifier: Any, place: Path, loader: str | None, files: Sequen
         return None
     if files:
         raise InputError("model_files are for a model_loader, which makes the model of them")
-    for name in ("pool", "scores", "embed"):
-        if callable(getattr(classifier, name)):
+    for name, option in classifier.model_.options.items():
+        if callable(option):
             raise InputError(
                 f"{name}= is a function, which cannot be stored: pass model_loader="
-                f'"package.module:function", a function that returns (model, {{"{name}": ...}})'
+                f'"package.module:function", a function that returns as_model(model, {name}=...)'
             )
-    model = classifier.model
+    model = getattr(classifier.model, "source", None) or classifier.model
     if is_estimator(model) and not isinstance(classifier.model_, PrecomputedModel):
         joblib.dump(getattr(classifier.model_, "estimator", model), place / PICKLE)
         return PICKLE
@@ -230,11 +230,8 @@ def _store_model(classifier: Any, place: Path, loader: str | None, files: Sequen
 def _load(folder: Path, file: Any, loader: Any) -> EpistemicClassifier:
     """The classifier in a folder, with its model restored as `_store_model` stored it."""
     model: Any = None
-    options: Mapping[str, Any] = {}
     if loader is not None:
         model = _find_function(loader)(str(folder / MODEL))
-        if isinstance(model, tuple) and len(model) == 2 and isinstance(model[1], Mapping):
-            model, options = model
     elif file == PICKLE:
         if os.environ.get(NO_PICKLES, "true").lower() in ("false", "0"):
             raise BundleError(
@@ -246,7 +243,7 @@ def _load(folder: Path, file: Any, loader: Any) -> EpistemicClassifier:
         model = str(folder / MODEL / file)
     elif file is not None:
         raise BundleError(f"a model stored as {shown(file)} is unknown to this version")
-    return EpistemicClassifier.load(folder / BUNDLE, model, **options)
+    return EpistemicClassifier.load(folder / BUNDLE, model)
 
 
 def _find_function(loader: Any) -> Any:

@@ -23,7 +23,7 @@ from iknow.models.model import Model
 from iknow.models.numbers import as_dense
 
 OPTIONS = ("pool", "scores", "embed")
-"""How to read a model, as `EpistemicClassifier` takes it; see `as_model`."""
+"""How to read a model; see `as_model`."""
 
 
 class Kind(NamedTuple):
@@ -100,10 +100,18 @@ def as_model(
 
     Args:
         model: A model of any kind in `KINDS`.
-        pool: How to turn the activations of a layer into one vector per sample.
-        scores: Where a model's scores are.
-        embed: A function of a batch that gives the activations of a plain function.
-        device: Where a model runs that can run anywhere.
+        pool: How to turn the activations of a network's layer, of shape (n, tokens, features) or
+            (n, channels, height, width), into one vector per sample: "mean", "cls" (the first
+            token), "last" (the last one) or a function of the activations, for all layers but input
+            and output, or in a mapping. Padding that an `attention_mask` hides never counts.
+            Default: the activations as they are.
+        scores: Where the scores are in what a network returns: the name of an output, a position,
+            or a function of all that it returns. Default: the only output, or the one named
+            `logits`. "logit" or "probability" says what a single number per sample is, of the
+            second class, alone or with its output, ("risk", "logit").
+        embed: For a plain function: a function of the same batch that returns the activations to
+            find support in, of shape (n, n_features), or several in a dict by name.
+        device: Where an ONNX model runs: "cuda", "cuda:1", "mps" or "cpu".
 
     Examples:
         >>> type(as_model(trained)).__name__
@@ -142,6 +150,8 @@ def as_model(
             raise
         raise MissingExtraError(f"reading {kind.name}", kind.extra) from error
     found: Model = adapter(model, **{name: given[name] for name in takes if name in given})
+    found.source = model
+    found.options = {name: given[name] for name in OPTIONS if name in given}
     return found
 
 

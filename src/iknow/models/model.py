@@ -11,6 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -133,6 +134,11 @@ class Model(ABC):
         >>> Nearer().observe(np.array([[0.1], [0.8]]), ("input",)).belief
         array([0, 1])
     """
+
+    source: Any = None
+    """What `as_model` was given."""
+    options: Mapping[str, Any] = MappingProxyType({})
+    """How `as_model` was told to read it: `pool`, `scores` and `embed`, those that were given."""
 
     @property
     def classes(self) -> Labels | None:

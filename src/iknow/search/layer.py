@@ -22,6 +22,8 @@ from iknow.search.index import CheckedIndex, IndexFactory, RowIndex, check_activ
 from iknow.search.measured import HammingIndex, MinkowskiIndex
 from iknow.search.union import Make, Union
 
+Search = str | IndexFactory | None
+"""What searches: a device for torch, an index of the user's own, or None for iknow's on the CPU."""
 FEWEST_CHANGES, SHARE_CHANGED = 1024, 4
 """An index in memory is built anew after this many changes, and a quarter of its rows."""
 
@@ -29,7 +31,7 @@ FEWEST_CHANGES, SHARE_CHANGED = 1024, 4
 class LayerIndex:
     """An index of points that a metric has transformed, as it transforms every query.
 
-    points: transformed, of shape (n_rows, m). labels, rows: as for `RowIndex`. device, index: see
+    points: transformed, of shape (n_rows, m). labels, rows: as for `RowIndex`. search: see
     `index_type`. The arrays are read and checked on first use. check: raises if the arrays must not
     be used; called before and after each use, as they may lie in a file that changes. built: the
     index itself, if there is one already.
@@ -42,15 +44,14 @@ class LayerIndex:
         n_classes: int,
         rows: Ints,
         metric: Metric,
-        device: str | None = None,
+        search: Search = None,
         check: Callable[[], None] | None = None,
-        index: IndexFactory | None = None,
         *,
         built: RowIndex | None = None,
     ) -> None:
         self.metric, self.n_classes = metric, n_classes
-        self._make = index_type(metric, device, index)
-        self._like_this = partial(LayerIndex, metric=metric, device=device, index=index)
+        self._make = index_type(metric, search)
+        self._like_this = partial(LayerIndex, metric=metric, search=search)
         self._arrays = points, labels, rows
         self._check, self._ready = check, built
 
@@ -159,7 +160,7 @@ class LayerIndex:
     @cached_property
     def _union(self) -> Union:
         # Few rows are added, so always search them on the CPU.
-        return Union.of(self._index, index_type(self.metric, None))
+        return Union.of(self._index, index_type(self.metric))
 
     def _check_arrays(self) -> None:
         if self._check is not None:
@@ -176,41 +177,39 @@ class LayerIndex:
         return self._like_this, self._index.arrays()
 
 
-def index_type(metric: Metric, device: str | None, index: IndexFactory | None = None) -> Make:
-    """The type or function that makes an index for a metric and a device.
+def index_type(metric: Metric, search: Search = None) -> Make:
+    """The type or function that makes an index for a metric.
 
-    device: None for the search made for CPUs; "cuda", "cuda:1", "mps" or "cpu" for torch's. index:
-    the user's own, in place of both. Neither counts features that differ, p=0, so there the CPU
-    searches all the same: leaves are layers beside others, which the device or the index searches.
+    search: None for the search made for CPUs; "cuda", "cuda:1", "mps" or "cpu" for torch's; else
+    the user's own index. Features that differ, p=0, are always counted on the CPU: leaves are
+    layers beside others, which the device or the index searches.
     """
-    if index is not None and (device is not None or not callable(index)):
+    if not (search is None or isinstance(search, str) or callable(search)):
         raise InputError(
-            "index must be a type or a function, called as index(activations, labels, "
-            "n_classes, rows=rows), and device must be None, as the index chooses its own; got "
-            f"index={shown(index)} and device={shown(device)}"
+            'search must be a device such as "cuda", or an index: a type or a function, called as '
+            f"search(activations, labels, n_classes, rows=rows); got {shown(search)}"
         )
     if metric.p == 0:
         return HammingIndex
-    if metric.p != 2 and (index is not None or device is not None):
-        where = f"on device={shown(device)}" if index is None else "by a given index"
+    if metric.p != 2 and search is not None:
         raise InputError(
-            f"{where}, search uses the Euclidean norm, p=2; got {shown(metric)}: omit the "
-            f"{'device' if index is None else 'index'}, or choose a metric with p=2"
+            f"search={shown(search)} uses the Euclidean norm, p=2; got {shown(metric)}: omit "
+            "search, or choose a metric with p=2"
         )
-    if index is not None:
-        made: Any = index.func if isinstance(index, partial) else index
-        is_own = isinstance(made, type) and issubclass(made, RowIndex)  # it checks its rows itself
-        return cast(Make, index) if is_own else partial(CheckedIndex, make=index)
-    if device is None:
+    if search is None:
         # Only the Euclidean norm turns into matrix products.
         return CpuIndex if metric.p == 2 else partial(MinkowskiIndex, p=metric.p)
+    if not isinstance(search, str):
+        made: Any = search.func if isinstance(search, partial) else search
+        is_own = isinstance(made, type) and issubclass(made, RowIndex)  # it checks its rows itself
+        return cast(Make, search) if is_own else partial(CheckedIndex, make=search)
     try:
         with unforked():
             # Imported here because only users of torch should pay for loading it.
             from iknow.search.kernels.torch import TorchIndex
     except ImportError as error:
-        raise MissingExtraError(f"searching on device {shown(device)}", "torch") from error
-    return partial(TorchIndex, device=device)
+        raise MissingExtraError(f"searching on device {shown(search)}", "torch") from error
+    return partial(TorchIndex, device=search)
 
 
 def warm_up() -> None:

@@ -101,7 +101,7 @@ class RayIndex(RowIndex):
             type(self), make=make, shards=shards, address=address, timeout=timeout,
             resources=resources,
         )  # fmt: skip
-        self._make = index_type(Euclidean, None, make)
+        self._make = index_type(Euclidean, make)
         join(address)
         self.n_shards = max(1, min(shards or max(2, len(ray.nodes())), self.n_rows))
         self._processes: dict[int, ShardProcess] = {}

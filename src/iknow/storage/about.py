@@ -72,7 +72,7 @@ class BundleInfo:
         per_class: Their number by class.
         inputs: The shape of one sample, by the names of the model's inputs; None if unknown.
         feature_names: The names of the features, if they have any.
-        rule: The kind of rule.
+        rule: The kind of rule that was tuned; None if it was fixed.
         layers: The layers.
         selection: How the neighborhoods were chosen, on how many validation samples, how they
             perform there, and what is promised; None if nothing was tuned.
@@ -102,7 +102,7 @@ class BundleInfo:
     per_class: tuple[int, ...]
     inputs: Mapping[str, tuple[int, ...]] | None
     feature_names: tuple[str, ...] | None
-    rule: str
+    rule: str | None
     layers: tuple[LayerInfo, ...]
     selection: Selection | None
     changes: tuple[Logged, ...] = ()

@@ -93,6 +93,8 @@ def check_about(record: object, n_rows: int, n_classes: int) -> dict[str, Any]:
 
 def name_model(model: Any) -> str:
     """What kind of model it is, in a few words."""
+    if (source := getattr(model, "source", None)) is not None:  # of an adapter
+        return name_model(source)
     if isinstance(model, (str, os.PathLike)):
         return short(f"ONNX file {os.path.basename(os.fspath(model))}")
     kind = type(model).__name__

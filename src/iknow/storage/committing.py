@@ -71,7 +71,7 @@ class CommittingMixin(SavingMixin):
         return self
 
     def _selection(self) -> Selection | None:
-        found = getattr(self, "selection_", self.neighborhoods)
+        found = getattr(self, "selection_", self.rule)
         return found if isinstance(found, Selection) else None
 
     def _chosen_anew(self) -> Chosen | None:

@@ -24,14 +24,13 @@ LONGEST = 20_000
 
 def make_reading(classifier: Any) -> dict[str, Any]:
     """How a classifier's model is read: the options that are plain values, the names of others."""
-    given = {option: getattr(classifier, option) for option in OPTIONS}
-    if all(value is None for value in given.values()):  # without its model it has none
+    if not classifier.model_.options:  # without its model it has none
         return dict(getattr(classifier, "bundled_", {}).get("reading") or AS_USUAL)
     record: dict[str, Any] = {**AS_USUAL, "functions": []}
-    for option, value in given.items():
+    for option, value in classifier.model_.options.items():
         plain = _as_plain(value)
         record[option] = plain
-        if plain is None and value is not None:
+        if plain is None:
             record["functions"].append(option)
     return record
 
@@ -54,16 +53,15 @@ def check_reading(record: object) -> dict[str, Any]:
     return reading
 
 
-def read_again(reading: Mapping[str, Any], given: Mapping[str, Any], path: object) -> Any:
-    """The options to read a model by: those that were stored, unless others are given."""
-    options = {name: reading[name] if given[name] is None else given[name] for name in OPTIONS}
-    if missing := [name for name in reading["functions"] if options[name] is None]:
+def read_again(reading: Mapping[str, Any], path: object) -> dict[str, Any]:
+    """The options to read a model by, as they were stored."""
+    if missing := reading["functions"]:
         listed = ", ".join(f"{name}=..." for name in missing)
         raise BundleError(
             f"{path} was made with {' and '.join(missing)} given as a function, which a bundle "
-            f"cannot hold: pass it again, load(path, model, {listed})"
+            f"cannot hold: pass it again, load(path, as_model(model, {listed}))"
         )
-    return options
+    return {name: reading[name] for name in OPTIONS}
 
 
 def _as_plain(value: Any) -> Any:

@@ -19,8 +19,7 @@ from iknow.models import PrecomputedModel
 from iknow.models.adapt import as_model
 from iknow.models.model import Model
 from iknow.models.probe import Probe, restore_probe
-from iknow.search.index import IndexFactory
-from iknow.search.layer import LayerIndex
+from iknow.search.layer import LayerIndex, Search
 from iknow.selection import Selection
 from iknow.storage.about_record import make_about
 from iknow.storage.bundle import Bundle, read_bundle, write_bundle
@@ -35,9 +34,8 @@ from iknow.version import __version__
 class SavingMixin:
     """`save` and `load`, for a classifier with these parameters and learned values."""
 
-    neighborhoods: Rule | Mapping[str, Rule] | Selection | None
-    device: str | None
-    index: IndexFactory | None
+    rule: type[Rule] | Rule | Mapping[str, Rule] | Selection
+    search: Search
     model_: Model
     classes_: Labels
     layers_: tuple[str, ...]
@@ -105,7 +103,7 @@ class SavingMixin:
         known_by = self.probe_ if as_flag(probe, "probe") else "it was saved with probe=False"
         record, arrays = (known_by, {}) if isinstance(known_by, str) else known_by.store()
         any_index = self.indexes_[self.layers_[0]]
-        given = self.neighborhoods if isinstance(self.neighborhoods, Selection) else None
+        given = self.rule if isinstance(self.rule, Selection) else None
         selection: Selection | None = getattr(self, "selection_", given)
         if selection is not None:  # one of another classifier may leave out layers unknown here
             kept = {name: why for name, why in selection.left_out.items() if name in self.layers_}
@@ -143,35 +141,28 @@ class SavingMixin:
         model: Any = None,
         *,
         verify: bool | Literal["now"] = True,
-        device: str | None = None,
-        index: IndexFactory | None = None,
+        search: Search = None,
         check_model: bool = True,
-        pool: Any = None,
-        scores: Any = None,
-        embed: Any = None,
         at: str | None = None,
     ) -> Self:
         """Read a bundle back, for the same trained model.
 
-        Every parameter comes back, except those that belong to the machine, `device` and `index`,
-        and a RandomState, which keeps changing: None takes its place.
+        Every parameter comes back, except `search`, which belongs to the machine, and a
+        RandomState, which keeps changing: None takes its place.
 
         Args:
             path: The file to read.
-            model: The model. Default: the one in the bundle, run by onnxruntime; if the bundle
+            model: The model. It is read as it was saved; if that took a function, which a bundle
+                cannot hold, pass it again: as_model(model, embed=...). Default: the one in the
+                bundle, run by onnxruntime; if the bundle
                 holds none, the classifier takes precomputed outputs, (scores, {layer:
                 activations}).
             verify: Compare the arrays with their checksums before the first answer that depends on
                 them, and again if a mapped file changes; "now" also compares at once, False never.
                 Bundles larger than 256 MiB are mapped, others copied into memory.
-            device: Where to search, as for a new classifier.
-            index: What searches, as for a new classifier. Default: iknow's own, whatever was saved.
+            search: As for a new classifier, whatever was saved.
             check_model: Ask the model about the inputs in the bundle, and refuse one whose answers
                 differ; False accepts any model.
-            pool: How to pool activations, as for a new classifier. Default: as it was saved; if it
-                was a function, which a bundle cannot hold, pass it again.
-            scores: Where the scores are, likewise.
-            embed: What gives the activations of a plain function, likewise.
             at: The sha256 that the bundle had at some time since it was compacted, such as an audit
                 records it: load it without later changes.
 
@@ -183,21 +174,21 @@ class SavingMixin:
         checks = as_flag(check_model, "check_model")
         bundle = read_bundle(path, verify=verify, at=at)
         settings = read_settings(path, bundle)
-        given = {"pool": pool, "scores": scores, "embed": embed}
-        reads_itself = model is None or isinstance(model, Model)
-        options = {} if reads_itself else read_again(settings["reading"], given, path)
+        device = search if isinstance(search, str) else None
         own = load_exported(path, bundle, settings, device) if model is None else None
         adapter: Model = own or PrecomputedModel()
-        if model is not None:
-            adapter = as_model(model, device=device, **options)
+        if isinstance(model, Model):
+            adapter = model
+        elif model is not None:
+            adapter = as_model(model, device=device, **read_again(settings["reading"], path))
         known_by = _restore_probe(path, bundle)
         if checks and own is not None:
             check_exported_model(path, known_by, own, settings["batch_size"])
         elif checks and model is not None:
             _check_model(path, known_by, adapter, settings["batch_size"])
-        parameters = parameters_from_dict(settings, bundle) | options
-        parameters |= {"device": device, "index": index}
-        classifier = cls(adapter if model is None else model, **parameters)  # type: ignore[call-arg]
+        wrapped = adapter if model is None or adapter.options else model
+        parameters = parameters_from_dict(settings, bundle)
+        classifier = cls(wrapped, search=search, **parameters)  # type: ignore[call-arg]
         classifier.model_, classifier.probe_ = adapter, known_by
         kept = {name: settings[name] for name in ("about", "reading")}
         facts = {
@@ -223,16 +214,15 @@ class SavingMixin:
         for layer, points in bundle.activations.items():
             arrays = points, bundle.labels, len(bundle.classes), bundle.rows
             metric = bundle.metrics[layer]
-            given = *arrays, metric, self.device, bundle.check, self.index
-            self.indexes_[layer] = LayerIndex(*given)
+            self.indexes_[layer] = LayerIndex(*arrays, metric, self.search, bundle.check)
         if bundle.neighborhoods:
             self.neighborhoods_ = dict(bundle.neighborhoods)
-        if settings["selection"] is not None and settings["neighborhoods"] != CHOSEN:
+        if settings["selection"] is not None and settings["fixed"] != CHOSEN:
             self.selection_ = Selection.from_dict(settings["selection"])
         self.changes_ = bundle.log
         for change in bundle.changes:
             self._apply(change)
-        selection = getattr(self, "selection_", self.neighborhoods)
+        selection = getattr(self, "selection_", self.rule)
         chosen = selection if isinstance(selection, Selection) else None
         self.bundled_ = {**self.bundled_, "selection": chosen}
         self._uncommitted = ()

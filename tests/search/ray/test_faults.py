@@ -145,10 +145,10 @@ def test_a_lost_shard_is_built_anew_from_a_mapped_bundle(cluster, hosts, tmp_pat
     monkeypatch.setattr("iknow.storage.sealed.COPIED_UP_TO", 0)
     scores, outputs = np.eye(4)[LABELS], {"layer": POINTS}
     rules = {"layer": RelativeBall(1.0, 1.1)}
-    fitted = EpistemicClassifier(PrecomputedModel(), neighborhoods=rules, progress=False)
+    fitted = EpistemicClassifier(PrecomputedModel(), rule=rules, progress=False)
     fitted.fit((scores, outputs), LABELS).save(tmp_path / "b.iknow")
     index = partial(RayIndex, shards=3, timeout=240)
-    loaded = EpistemicClassifier.load(tmp_path / "b.iknow", index=index)
+    loaded = EpistemicClassifier.load(tmp_path / "b.iknow", search=index)
     asked = np.eye(4)[LABELS[:30]], {"layer": QUERIES}
     expected = fitted.assess(asked).to_frame()
     assert loaded.assess(asked).to_frame().equals(expected)

@@ -149,14 +149,14 @@ def test_a_classifier_says_the_same_through_shards(hosts, tmp_path):
         return scores[start:stop], {name: rows[start:stop] for name, rows in layers.items()}
 
     def fitted(index):
-        model = EpistemicClassifier(PrecomputedModel(), index=index, progress=False)
+        model = EpistemicClassifier(PrecomputedModel(), search=index, progress=False)
         return model.fit(part(0, 500), y[:500]).tune(part(500, 700), coverage=0.6)
 
     usual, sharded = fitted(None), fitted(partial(RayIndex, shards=3, timeout=300))
     expected = usual.assess(part(700, 900)).to_frame()
     assert sharded.assess(part(700, 900)).to_frame().equals(expected)
     sharded.save(tmp_path / "b.iknow")
-    loaded = EpistemicClassifier.load(tmp_path / "b.iknow", index=partial(RayIndex, shards=3))
+    loaded = EpistemicClassifier.load(tmp_path / "b.iknow", search=partial(RayIndex, shards=3))
     for copy in (loaded, pickle.loads(pickle.dumps(sharded))):
         assert copy.assess(part(700, 900)).to_frame().equals(expected)
     hosts_of = [layer._index._processes for layer in loaded.indexes_.values()]

@@ -23,7 +23,7 @@ from iknow.cli.model_files import MODEL_HELP, load_model
 from iknow.errors import InputError
 from iknow.evaluation.compare import compare as compare_methods
 from iknow.evaluation.comparison import Comparison
-from iknow.models.adapt import is_estimator
+from iknow.models.adapt import as_model, is_estimator
 from iknow.report.comparison import make_comparison_page
 from iknow.storage.atomic import write_bytes
 from iknow.tables import Roles, Table
@@ -93,9 +93,10 @@ def compare(
             parameters=options.given(
                 metric=options.by_layer(metric, "--metric"),
                 classes=classes or None,
-                pool=options.by_layer(pool, "--pool"),
-                scores=options.scores_by_name(scores),
                 batch_size=batch_size,
+            ),
+            reading=options.given(
+                pool=options.by_layer(pool, "--pool"), scores=options.scores_by_name(scores)
             ),
             json_output=json,
             page=html,
@@ -117,13 +118,14 @@ def compare_job(
     confidence: float,
     random_state: int,
     parameters: Mapping[str, Any] | None = None,
+    reading: Mapping[str, Any] | None = None,
     json_output: Path | None = None,
     page: Path | None = None,
 ) -> Comparison:
     """Fit and tune a classifier around a model, compare it with its peers, write the result.
 
     sets: labeled. foreign: without labels, as no answer can be right. parameters: others of the
-    classifier, such as how to read the model.
+    classifier. reading: how to read the model, as for `as_model`.
     """
     every = [training, validation, test, *sets.values(), *foreign.values()]
     reads = paths_read(*every, model=model)
@@ -147,7 +149,8 @@ def compare_job(
         held = labeled(validation)
         wrapped = FrozenEstimator(loaded) if is_estimator(loaded) else loaded
         more = {"random_state": random_state, **named_like(first_labels, parameters)}
-        classifier = EpistemicClassifier(wrapped, layers or None, **more)
+        read = as_model(wrapped, **reading) if reading else wrapped
+        classifier = EpistemicClassifier(read, layers or None, **more)
         classifier.fit(*fitted).tune(held[0], coverage=coverages[len(coverages) // 2])
         others: dict[str, Any] = {name: labeled(source) for name, source in sets.items()}
         for name, source in foreign.items():

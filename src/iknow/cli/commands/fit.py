@@ -26,7 +26,7 @@ from iknow.core.arrays import Ints, Labels
 from iknow.core.rule import Rule, is_tuned
 from iknow.errors import InputError
 from iknow.models import PrecomputedModel
-from iknow.models.adapt import is_estimator
+from iknow.models.adapt import as_model, is_estimator
 from iknow.rules import Ball, RelativeBall
 from iknow.tables import Table
 from iknow.tables.table import as_integers
@@ -157,18 +157,19 @@ def fit(
             "confidence": confidence,
             "coverage": coverage,
             "false_alarm": false_alarm,
+            "doubt": doubt,
         },
         reference=None if reference is None else training.without_labels(reference),
         random_state=random_state,
         parameters=options.given(
             quorum=options.quorum_by_name(quorum),
             k=n_neighbors,
-            confidence=doubt,
             metric=options.by_layer(metric, "--metric"),
             classes=classes or None,
-            pool=options.by_layer(pool, "--pool"),
-            scores=options.scores_by_name(scores),
             batch_size=batch_size,
+        ),
+        reading=options.given(
+            pool=options.by_layer(pool, "--pool"), scores=options.scores_by_name(scores)
         ),
         about={**options.given(name=name, note=note, version=version), "onnx": onnx},
         force=force,
@@ -190,15 +191,16 @@ def fit_job(
     reference: Source | None,
     random_state: int,
     parameters: Mapping[str, Any] | None = None,
+    reading: Mapping[str, Any] | None = None,
     about: Mapping[str, Any] | None = None,
     force: bool = False,
 ) -> EpistemicClassifier:
     """Collect evidence, choose radii, write a bundle; with `train`, make the model first.
 
     goal: what to tune for, as the arguments of `EpistemicClassifier.tune`. reference: samples that
-    show what is ordinary. parameters: others of the classifier, such as its quorum. about: a name,
-    a version and a note, if there are any, and whether the bundle shall hold the model. force: a
-    newly trained model may replace an existing one.
+    show what is ordinary. parameters: others of the classifier, such as its quorum. reading: how
+    to read the model, as for `as_model`. about: a name, a version and a note, if there are any, and
+    whether the bundle shall hold the model. force: a newly trained model may replace another.
     """
     reads = paths_read(training, validation, reference)
     check_output(output, [*reads, *paths_read(model=model)])
@@ -227,7 +229,8 @@ def fit_job(
         rows, tuned_rows = split_rows(y, hold_out or 0.25, random_state)
     wrapped = _find_model(table, y, rows, loaded, train=train, random_state=random_state)
     given = {"classes": table.classes, **named_like(y, parameters), "random_state": random_state}
-    classifier = EpistemicClassifier(wrapped, layers or None, rule, **given)
+    read = as_model(wrapped, **reading) if reading else wrapped
+    classifier = EpistemicClassifier(read, layers or None, rule, **given)
     names = trained_names(wrapped) or table.feature_names
     with warnings.catch_warnings():
         # `take_inputs` compares the column names and restores their order.

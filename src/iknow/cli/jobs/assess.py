@@ -175,7 +175,7 @@ def load_classifier(
 ) -> EpistemicClassifier:
     """The classifier of a bundle, around the model of a file."""
     wrapped = None if model is None else load_model(model)
-    return EpistemicClassifier.load(bundle, wrapped, device=device, check_model=check_model)
+    return EpistemicClassifier.load(bundle, wrapped, search=device, check_model=check_model)
 
 
 def assert_at(classifier: EpistemicClassifier, level: float) -> float | None:
@@ -183,7 +183,7 @@ def assert_at(classifier: EpistemicClassifier, level: float) -> float | None:
 
     What was promised was promised of the tuned level alone.
     """
-    selection: Any = getattr(classifier, "selection_", classifier.neighborhoods)
+    selection: Any = getattr(classifier, "selection_", classifier.rule)
     if not isinstance(selection, Selection) or selection.levels is None:
         raise InputError(
             "--level needs a bundle with levels: fit it with the rule relative-ball, the default"
