@@ -90,7 +90,7 @@ PARAMETERS = [
 SOME = [PARAMETERS[0], *(pytest.param(each, marks=pytest.mark.slow) for each in PARAMETERS[1:])]
 
 
-@pytest.mark.parametrize("parameters", SOME, ids=lambda p: repr(p["neighborhoods"]))
+@pytest.mark.parametrize("parameters", SOME, ids=lambda p: repr(p["rule"]))
 @settings(max_examples=4, deadline=None)
 @given(st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=6))
 def test_changes_equal_a_rebuild(parameters, draws):

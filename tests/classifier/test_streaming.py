@@ -133,8 +133,8 @@ def test_bad_input_is_refused_and_nothing_changes(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be used as a folder"):
         classifier.fit(batches(), folder=tmp_path / "file")
-    with pytest.raises(InputError, match="device must be None; got 'cpu'"):
-        make(device="cpu").fit(batches(), folder=tmp_path)
+    with pytest.raises(InputError, match="search must be no device; got 'cpu'"):
+        make(search="cpu").fit(batches(), folder=tmp_path)
     usage = scratch.shutil.disk_usage(tmp_path)._replace(free=1000)
     monkeypatch.setattr(scratch.shutil, "disk_usage", lambda folder: usage)
     with pytest.raises(InputError, match=r"needs room for 3,\d\d\d bytes; 1,000 are free"):
@@ -156,14 +156,16 @@ def test_a_killed_fit_leaves_nothing_on_the_disk(tmp_path):
     program = """
 import os, signal, sys
 import numpy as np
-from iknow import EpistemicClassifier
+from iknow import EpistemicClassifier, as_model
 def batches():
     for number in range(100):
         if number == 50:
             os.kill(os.getpid(), signal.SIGKILL)
         yield np.random.default_rng(number).standard_normal((64, 9)), np.arange(64) % 2
 model = lambda X: np.stack([X[:, 0], -X[:, 0]], axis=1)
-EpistemicClassifier(model, embed=lambda X: X, progress=False).fit(batches(), folder=sys.argv[1])
+EpistemicClassifier(as_model(model, embed=lambda X: X), progress=False).fit(
+    batches(), folder=sys.argv[1]
+)
 """
     done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False)
     assert done.returncode == -signal.SIGKILL

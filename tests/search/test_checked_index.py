@@ -130,7 +130,7 @@ def test_a_given_index_answers_as_the_one_that_is_chosen(rule, digits, tmp_path,
     # The points are all that is kept: without index= they are searched by default.
     plain.save(tmp_path / "y.iknow")
     assert (tmp_path / "x.iknow").read_bytes() == (tmp_path / "y.iknow").read_bytes()
-    assert EpistemicClassifier.load(tmp_path / "x.iknow", model).index is None
+    assert EpistemicClassifier.load(tmp_path / "x.iknow", model).search is None
 
 
 def fit(index, **parameters):

@@ -297,7 +297,7 @@ def test_tensors_of_torch_are_inputs_too():
 
 def test_options_that_say_nothing_are_refused(path):
     with pytest.raises(InputError, match="embed= says nothing about an ONNX model"):
-        fitted(str(path), embed=len)
+        as_model(str(path), embed=len)
 
 
 @pytest.mark.parametrize("absent", ["onnx", "onnxruntime"])
