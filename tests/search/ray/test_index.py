@@ -86,7 +86,7 @@ def test_decisions_of_shards_are_those_of_one_index(here, rule, n_classes):
         ({"shards": 1.5}, "shards must be a whole number >= 1"),
         ({"timeout": 0}, "timeout must be a number of seconds > 0"),
         ({"timeout": float("nan")}, "timeout must be"),
-        ({"make": 3}, "index must be a type or a function"),
+        ({"make": 3}, "an index: a type or a function"),
     ],
 )
 def test_bad_options_are_refused(here, options, message):
