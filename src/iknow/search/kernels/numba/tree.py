@@ -108,9 +108,14 @@ def _find_direction(points: Floats32, rows: Ints) -> Any:
     for _ in range(TURNS):
         length = np.sqrt((direction * direction).sum())
         # If the rows are equal, any order will do.
-        direction = direction * (1 / length if 0 < length < np.inf else 0.0)
-        along = (sample * direction).sum(axis=1).reshape(-1, 1)
-        direction = (sample * along).sum(axis=0)
+        scaled = direction * (1 / length if 0 < length < np.inf else 0.0)
+        direction = np.zeros_like(mean)
+        for i in range(len(sample)):  # much faster than sums along an axis
+            along = 0.0
+            for j in range(len(mean)):
+                along += sample[i, j] * scaled[j]
+            for j in range(len(mean)):
+                direction[j] += along * sample[i, j]
     return mean, direction
 
 
