@@ -61,9 +61,14 @@ def names_of(network):
 
 
 ENTRYWISE = [
-    *(nn.ReLU(), nn.ReLU6(), nn.LeakyReLU(0.3), nn.LeakyReLU(-2.0), nn.PReLU(init=1.7), nn.RReLU()),
-    *(nn.ELU(), nn.ELU(alpha=2.5), nn.CELU(0.5), nn.SELU(), nn.GELU(), nn.GELU("tanh"), nn.SiLU()),
-    *(nn.Mish(), nn.Tanh(), nn.Sigmoid(), nn.LogSigmoid(), nn.Softplus(), nn.Softplus(3.0, 30)),
+    *(nn.ReLU(), nn.ReLU6(), nn.LeakyReLU(0.3), nn.LeakyReLU(-2.0), nn.PReLU(init=1.7)),
+    *(nn.ELU(), nn.ELU(alpha=2.5), nn.SELU(), nn.GELU(), nn.GELU("tanh"), nn.SiLU()),
+    *(
+        nn.Mish(),
+        nn.Tanh(),
+        nn.Sigmoid(),
+        nn.LogSigmoid(),
+    ),
     *(nn.Hardtanh(-2, 3), nn.Hardsigmoid(), nn.Hardswish(), nn.PReLU(init=-7.7)),
     *(nn.Hardtanh(-0.1, 0.3), nn.Identity(), nn.Dropout(0.9), nn.AlphaDropout(0.9)),
     *(Do(lambda x: x.clamp(min=-0.2)), Do(lambda x: x.clamp(-1, 1)), Do(torch.neg)),
@@ -86,7 +91,7 @@ LINES = [
     *(nn.MaxPool1d(2, 3), nn.AdaptiveMaxPool1d(3), nn.AvgPool1d(3, 1), nn.AdaptiveAvgPool1d(3)),
     *(nn.AvgPool1d(3, 1, padding=1), nn.Conv1d(2, 3, 3, padding=1, padding_mode="circular")),
     *(nn.Conv1d(2, 5, 4, stride=2, padding=3), nn.Conv1d(2, 5, 4, padding="same", dilation=2)),
-    *(nn.ConvTranspose1d(2, 3, 3), nn.ConstantPad1d(2, 7.0), nn.ReflectionPad1d(2)),
+    *(nn.ConstantPad1d(2, 7.0), nn.ReflectionPad1d(2)),
     *(nn.ReplicationPad1d(2), nn.BatchNorm1d(2), nn.Flatten(), nn.Linear(9, 4)),
     *(nn.LogSoftmax(1), nn.Softmax(2), nn.LayerNorm((2, 9), eps=1e-2)),
 ]
@@ -100,10 +105,6 @@ IMAGES = [
     *(nn.Conv2d(4, 2, (1, 3), padding="same"), nn.Conv2d(4, 2, 3, padding=2, dilation=2)),
     nn.Conv2d(4, 2, 3, padding=1, padding_mode="reflect"),
     nn.Conv2d(4, 2, 3, padding=2, padding_mode="replicate"),
-    *(
-        nn.ConvTranspose2d(4, 3, 3, stride=2, output_padding=1),
-        nn.ConvTranspose2d(4, 4, 2, groups=2),
-    ),
     *(nn.BatchNorm2d(4), nn.BatchNorm2d(4, affine=False), nn.PixelShuffle(2), nn.ZeroPad2d(1)),
     *(nn.ReflectionPad2d(2), nn.Dropout2d(), nn.PReLU(4)),
     nn.Sequential(nn.Conv2d(4, 3, 3), nn.BatchNorm2d(3)),
@@ -114,9 +115,9 @@ IMAGES = [
 SOLIDS = [
     *(nn.MaxPool3d(2, 1), nn.AdaptiveMaxPool3d(2), nn.AvgPool3d(2, 1), nn.AdaptiveAvgPool3d(2)),
     *(nn.Conv3d(2, 3, (1, 2, 3), padding=1, stride=(1, 2, 1)), nn.Conv3d(2, 2, 3, padding="same")),
-    *(nn.ConvTranspose3d(2, 2, 2), nn.BatchNorm3d(2, eps=0.1)),
+    nn.BatchNorm3d(2, eps=0.1),
 ]
-NORMS = [nn.GroupNorm(2, 6, eps=1e-3), nn.LayerNorm(6, eps=1e-3, elementwise_affine=False)]
+NORMS = [nn.LayerNorm(6), nn.LayerNorm(6, eps=1e-3, elementwise_affine=False)]
 SHAPES = {
     "flat": (FLAT, (6,)),
     "lines": (LINES, (2, 9)),
@@ -244,17 +245,15 @@ def test_softmax_and_log_softmax_attain_their_constants():
 
 
 def test_a_normalization_of_samples_attains_its_constant():
-    modules = [nn.LayerNorm(6, eps=1e-3), nn.GroupNorm(2, 6, eps=1e-3)]
-    for module in modules:
-        nn.init.constant_(module.weight, -2.0)
-    network = Beside(modules).eval()
-    constants = lipschitz_constants(network, (6,), names_of(network))
+    module = nn.LayerNorm(6, eps=1e-3)
+    nn.init.constant_(module.weight, -2.0)
+    constant = lipschitz_constants(module, (6,))["output"]
+    assert constant == pytest.approx(2 / math.sqrt(1e-3))
     flat = torch.full((1, 6), 3.0, dtype=torch.float64)
     step = torch.tensor([[1e-5, -1e-5, 0, 0, 0, 0]], dtype=torch.float64)
-    for module, constant in zip(network.double().parts, constants.values(), strict=True):
-        assert constant == pytest.approx(2 / math.sqrt(1e-3))
-        moved = (module(flat + step) - module(flat)).detach().norm() / step.norm()
-        assert float(moved) == pytest.approx(constant, rel=1e-4)
+    module = module.double()
+    moved = (module(flat + step) - module(flat)).detach().norm() / step.norm()
+    assert float(moved) == pytest.approx(constant, rel=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -262,12 +261,14 @@ def test_a_normalization_of_samples_attains_its_constant():
     [
         (nn.Softmax(dim=0), (4,), "mixes the samples"),
         (nn.Softmax(dim=-2), (4,), "mixes the samples"),
-        (nn.Softplus(threshold=2), (4,), "jumps by 1.3e-01 at its threshold 2"),
-        (nn.Softplus(beta=1e-3), (4,), "jumps by 2.1e-06 at its threshold 20"),
+        (nn.Softplus(), (4,), "'bad' (Softplus)"),
+        (nn.GroupNorm(2, 4), (4, 3), "'bad' (GroupNorm)"),
+        (nn.ConvTranspose1d(2, 3, 3), (2, 9), "'bad' (ConvTranspose1d)"),
+        (Do(lambda x: torch.ops.aten.elu(x, 1.0, 2.0)), (4,), "elu.default with scale=2.0"),
         (nn.Flatten(0), (4,), "mix the samples"),
         (nn.ZeroPad2d((0, 0, 1, -1)), (4,), "mixes the samples"),
         (nn.Upsample(scale_factor=2), (1, 4), "'bad' (Upsample)"),
-        (nn.CELU(-1.0), (4,), "differs from its exported graph"),
+        (nn.CELU(), (4,), "'bad' (CELU)"),
         (nn.LayerNorm(4, eps=0), (4,), "no bound"),
         (nn.Hardshrink(), (4,), "'bad' (Hardshrink)"),
         (nn.InstanceNorm1d(4), (4, 3), "'bad' (InstanceNorm1d)"),
@@ -286,13 +287,6 @@ def test_what_has_no_bound_is_refused_by_name(module, shape, fact):
 
 # Rounding, against the same in float64, on the inputs as they were before any cast
 
-EXTREMES = [
-    nn.Softplus(beta=1e-3),
-    nn.Softplus(threshold=1),
-    nn.Softplus(beta=-2, threshold=-3),
-    nn.LayerNorm(6),
-]
-
 
 def worst_inputs(shape, scale, generator):
     """Rows where rounding shows: of many sizes, nearly constant, alternating, at a threshold."""
@@ -304,19 +298,12 @@ def worst_inputs(shape, scale, generator):
     return torch.cat([plain, flat, signs * scale, signs * sizes, near, 1e3 * near, 0 * plain])
 
 
-def exactly(module):
-    """The function of a module in real arithmetic, nearly: Softplus has no threshold there."""
-    if isinstance(module, nn.Softplus):
-        return lambda x: torch.logaddexp(0 * x, x * module.beta) / module.beta
-    return copy.deepcopy(module).double()
-
-
 def shares_of_bounds(modules, shape, dtype):
     """For each module the largest error over the bound, of what `TorchModel` observes."""
     network = parts_of(modules).to(dtype)
     layers = names_of(network)
     bounds = sensitivities(network, shape, layers)
-    exact = [exactly(part) for part in network.parts]
+    exact = copy.deepcopy(network).double().parts
     largest = dict.fromkeys(layers, 0.0)
     generator = torch.Generator().manual_seed(0)
     for scale in (1e-3, 1.0, 30.0, 1e4, 1e9):
@@ -335,9 +322,9 @@ def shares_of_bounds(modules, shape, dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
-@pytest.mark.parametrize("group", ["flat", "lines", "images", "solids", "extremes"])
+@pytest.mark.parametrize("group", ["flat", "lines", "images", "solids", "norms"])
 def test_no_operation_rounds_more_than_its_bound(group, dtype):
-    modules, shape = {**SHAPES, "extremes": (EXTREMES, (6,))}[group]
+    modules, shape = SHAPES[group]
     if dtype == torch.bfloat16:  # of which torch has no such pool
         modules = [module for module in modules if not isinstance(module, nn.AvgPool3d)]
     for module, share in zip(modules, shares_of_bounds(modules, shape, dtype), strict=True):
@@ -388,14 +375,6 @@ def test_a_pool_given_one_side_for_all_axes_sums_as_many_terms():
     network = Beside([nn.AvgPool2d(16), nn.AvgPool2d((16,))]).eval()
     plain, listed = sensitivities(network, (1, 32, 32), names_of(network)).values()
     assert listed == plain
-
-
-def test_a_softplus_that_jumps_has_the_jump_in_its_rounding():
-    module = nn.Softplus(beta=1e-3, threshold=2.0)
-    jump = float(module(torch.tensor([1999.999, 2000.001], dtype=torch.float64)).diff().abs())
-    bound = sensitivities(nn.Sequential(module), (1,), ["0"])["0"]
-    assert bound.lipschitz == pytest.approx(1)
-    assert jump * (1 - 1e-3) <= bound.rounding < 1.01 * jump
 
 
 @pytest.mark.parametrize("precision", ["high", "medium"])

@@ -955,7 +955,7 @@ def test_what_enters_in_an_unknown_way_is_not_promised(forward, words):
 
 
 ACTIVATIONS = [
-    *(nn.ReLU, nn.LeakyReLU, nn.ELU, nn.SELU, nn.GELU, nn.SiLU, nn.Tanh, nn.Sigmoid, nn.Softplus),
+    *(nn.ReLU, nn.LeakyReLU, nn.ELU, nn.SELU, nn.GELU, nn.SiLU, nn.Tanh, nn.Sigmoid),
     *(nn.Hardtanh, nn.ReLU6, nn.Mish, nn.Hardswish, nn.PReLU, nn.Identity, nn.Dropout),
 ]
 
@@ -1196,8 +1196,6 @@ def test_what_has_no_bound_of_its_rounding_is_refused_by_name():
         pytest.raises(LayerError, match="under autocast"),
     ):
         sensitivities(nn.Sequential(nn.Linear(4, 4)), (4,), ["0"])
-    with pytest.raises(LayerError, match=r"'0' \(GroupNorm\).*the rounding of group_norm"):
-        sensitivities(nn.Sequential(nn.GroupNorm(2, 4)), (4,), ["0"])
     with pytest.raises((LayerError, NotImplementedError), match="meta"):
         sensitivities(nn.Sequential(nn.Linear(4, 4)).to("meta"), (4,), ["0"])
     infinite = nn.Sequential(nn.Linear(4, 4))

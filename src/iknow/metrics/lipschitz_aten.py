@@ -29,7 +29,6 @@ DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 TENSOR_FLOAT_32, BFLOAT_16 = 2.0**-10, 2.0**-7
 """The relative error of a factor that was first rounded, or truncated, to this format."""
 ULPS = 32  # the largest error of an elementwise function, in units in the last place
-LARGEST_JUMP = 1e-8  # Softplus jumps by 2e-9 at its usual threshold, which we may ignore
 
 
 @dataclass(frozen=True)
@@ -137,157 +136,91 @@ class Call:
     def __getitem__(self, name: str) -> Any:
         return self.arguments[name]
 
-    @property
-    def constant(self) -> str:
-        """The name of the other argument of an operation on two."""
-        return "other" if self.value == "self" else "self"
-
-    def sides(self, name: str) -> Shape:
-        """An argument that has a number for each of the last axes, or one for all."""
-        n_axes = int(self.name.partition("d.")[0][-1])  # e.g. of max_pool2d.default
-        sides = tuple(self[name])
-        return sides if len(sides) == n_axes else sides * n_axes
-
 
 SAME = {
     *("view.default", "clone.default", "detach.default", "unsqueeze.default"),
     *("squeeze.dim", "squeeze.dims"),
 }
 """Operations that keep the values of a sample in their order."""
-
-
-@dataclass(frozen=True)
-class Affine:
-    """An operation Ay + b: which of its arguments make b and A, and how many products it sums.
-
-    terms: 0 if it only moves numbers.
-    """
-
-    terms: int | Callable[[Call], int]
-    offset: tuple[str, ...] = ()
-    factors: tuple[str, ...] = ()
-
-    def linear(self, call: Call) -> Callable[[Tensor], Tensor]:
-        """Y → Ay. A large offset would swamp small entries."""
-        zero = {name: _zero(call[name]) for name in self._given(self.offset, call)}
-        return lambda batch: call(batch, **zero)
-
-    def absolute(self, call: Call) -> Callable[[Tensor], Tensor]:
-        """Y → |A|y."""
-        changed = {name: _zero(call[name]) for name in self._given(self.offset, call)}
-        changed |= {name: abs(call[name]) for name in self._given(self.factors, call)}
-        negative = call.name.startswith(("neg", "rsub")) or (
-            call.value == "other" and "sub" in call.name
-        )
-        return lambda batch: -call(batch, **changed) if negative else call(batch, **changed)
-
-    def _given(self, names: tuple[str, ...], call: Call) -> list[str]:
-        named = [call.constant if name == "constant" else name for name in names]
-        return [name for name in named if call[name] is not None]
-
-
-def _smallest(value: Any) -> float:
-    return float(torch.as_tensor(value, dtype=torch.float64).abs().min())
-
-
-def _zero(value: Any) -> Any:
-    return torch.zeros_like(value) if isinstance(value, Tensor) else 0.0
-
-
-def _adaptive_terms(call: Call) -> int:
-    n_axes = len(call.sides("output_size"))
-    ends = zip(call.shape[-n_axes:], call.output[-n_axes:], strict=True)
-    return math.prod(n_in // n_out + 2 for n_in, n_out in ends) + 4
-
-
-DENSE = Affine(lambda call: int(call["weight"][0].numel()) + 1, ("bias",), ("weight",))
-TRANSPOSED = Affine(
-    lambda call: int(call["weight"][:, 0].numel()) // call["groups"] + 1, ("bias",), ("weight",)
-)
-AVERAGE = Affine(lambda call: math.prod(call.sides("kernel_size")) + 4)
-ADDED, TIMES = Affine(4, ("constant",)), Affine(4, (), ("constant",))
-CONVOLUTIONS = {
-    **{f"conv{n}d.{kind}": DENSE for n in (1, 2, 3) for kind in ("default", "padding")},
-    "conv_transpose1d.default": TRANSPOSED,
-    **{f"conv_transpose{n}d.input": TRANSPOSED for n in (2, 3)},
-}
+AVERAGES = [f"{kind}avg_pool{n}d.default" for n in (1, 2, 3) for kind in ("", "adaptive_")]
+MAXIMA = [f"{kind}max_pool{n}d.default" for n in (1, 2, 3) for kind in ("", "adaptive_")]
+CONVOLUTIONS = [f"conv{n}d.{kind}" for n in (1, 2, 3) for kind in ("default", "padding")]
 BATCH_NORM = "_native_batch_norm_legit_no_training.default"
-AFFINE: dict[str, Affine] = {
-    "linear.default": DENSE,
-    **CONVOLUTIONS,
-    # A root, a division, products and sums: a few of each.
-    BATCH_NORM: Affine(16, ("bias", "running_mean"), ("weight",)),
-    **{f"avg_pool{n}d.default": AVERAGE for n in (1, 2, 3)},
-    **{f"adaptive_avg_pool{n}d.default": Affine(_adaptive_terms) for n in (1, 2, 3)},
-    "pad.default": Affine(0, ("value",)),
-    "pixel_shuffle.default": Affine(0),
-    **dict.fromkeys(("add.Tensor", "sub.Tensor"), ADDED),
-    **dict.fromkeys(("mul.Tensor", "div.Tensor"), TIMES),
-    "rsub.Scalar": Affine(4, ("other",)),
-    "neg.default": Affine(0),
-}
-
-
-REFUSED: dict[str, tuple[Callable[[Call], bool], str]] = {
-    "div.Tensor": (
-        lambda call: call.value != "self",
-        "division by a value of the network is not supported",
-    ),
-    "pad.default": (
-        lambda call: len(call["pad"]) > 2 * len(call.shape),
-        "it pads the batch, so it mixes the samples",
-    ),
-    "elu.default": (
-        lambda call: not call["scale"] == call["input_scale"] == 1,
-        "ELU with scales has no known bound",
-    ),
-    "celu.default": (
-        lambda call: not call["alpha"] > 0,
-        "CELU with alpha={alpha} has no bound: alpha must be > 0",
-    ),
-    "softplus.default": (
-        lambda call: call["beta"] == 0 or not math.isfinite(call["beta"]),
-        "Softplus with beta={beta} has no bound",
-    ),
-    "rrelu.default": (lambda call: call["training"], "RReLU is random in training"),
+SHIFTS = ("add.Tensor", "sub.Tensor", "rsub.Scalar")
+AFFINE: dict[str, int | Callable[[Call], int]] = {
     **dict.fromkeys(
-        ("softmax.int", "log_softmax.int"),
-        (lambda call: _axis(call) == 0, "its axis is that of the batch: it mixes the samples"),
+        ("linear.default", *CONVOLUTIONS), lambda call: int(call["weight"][0].numel()) + 1
     ),
+    BATCH_NORM: 16,  # a root, a division, products and sums: a few of each
     **dict.fromkeys(
-        ("layer_norm.default", "group_norm.default"),
-        (lambda call: not call["eps"] > 0, "with eps=0 a sample of equal values has no bound"),
+        AVERAGES, lambda call: math.prod(int(axis.sum(0).max()) for axis in _windows(call)) + 4
     ),
+    **dict.fromkeys((*SHIFTS, "mul.Tensor", "div.Tensor"), 4),
+    **dict.fromkeys(("pad.default", "pixel_shuffle.default", "neg.default"), 0),
 }
-"""When an operation has no bound, and why."""
+"""Operations Ay + b: how many products they sum, 0 if they only move numbers."""
 
 
-def _check_arguments(call: Call) -> None:
-    refused, words = REFUSED.get(call.name, (lambda _: False, ""))
-    if refused(call):
-        raise LayerError(words.format(**call.arguments))
+def _windows(call: Call) -> list[Tensor]:
+    """For each axis of a pool, of shape (n_in, n_out): which outputs read which inputs.
+
+    Windows are products of intervals, so a sample with ones in one place along an axis shows it.
+    """
+    n_axes = int(call.name.partition("d.")[0][-1])
+    sides, found = call.shape[-n_axes:], []
+    for axis, n in enumerate(sides):
+        ones = torch.eye(n, dtype=torch.float64).reshape(
+            n, *(n if i == axis else 1 for i in range(n_axes))
+        )
+        reads = [
+            call(one.expand(1, 1, *sides)).movedim(axis + 2, 0).flatten(1).any(1) for one in ones
+        ]
+        found.append(torch.stack(reads))
+    return found
 
 
 def check_call(call: Call) -> None:
     """Refuse arguments for which the tables do not hold, or that mix the samples of a batch."""
-    if call.name not in FUNCTIONS:
-        _check_arguments(call)
-        if call.arguments.get("alpha", 1) != 1:
-            raise LayerError(f"{call.name} with alpha={call['alpha']} is not supported")
+    for name in ("scale", "input_scale") if call.name == "elu.default" else ("alpha",):
+        if call.arguments.get(name, 1) != 1:
+            raise LayerError(f"{call.name} with {name}={call[name]} is not supported")
+    if call.name == "div.Tensor" and call.value != "self":
+        raise LayerError("division by a value of the network is not supported")
     generator = torch.Generator().manual_seed(0)
     batch = torch.randn(3, *call.shape, dtype=torch.float64, generator=generator)
     together, alone = call(batch), torch.cat([call(batch[i : i + 1]) for i in range(3)])
-    if together.shape != alone.shape or not torch.allclose(together, alone, 1e-7, 1e-9, True):
+    mixes = call.name == "pad.default" and len(call["pad"]) > 2 * len(call.shape)
+    if (
+        mixes
+        or together.shape != alone.shape
+        or not torch.allclose(together, alone, 1e-7, 1e-9, True)
+    ):
         raise LayerError("it mixes the samples of a batch")
+
+
+def _part(call: Call, absolute: bool = True, offset: int = 0) -> Callable[[Tensor], Tensor]:
+    """Y → |A|y + offset · |b|, up to signs; or Y → Ay, as a large b would swamp small entries."""
+    changed = {}
+    for name, value in call.arguments.items():
+        is_other = name in ("self", "other")
+        if value is None:
+            continue
+        if name in ("bias", "running_mean", "value") or (is_other and call.name in SHIFTS):
+            changed[name] = offset * abs(value) * (-1 if name == "running_mean" else 1)
+        elif absolute and (is_other or name == "weight"):
+            changed[name] = abs(value)
+    return lambda batch: call(batch, **changed)
 
 
 def run_norm(run: tuple[Call, ...]) -> float:
     """An upper bound of the ℓ2 norm of consecutive affine operations."""
-    parts = [AFFINE[call.name].linear(call) for call in run]
     if len(run) == 1 and run[0].name == "linear.default":
         return spectral_norm(run[0]["weight"].numpy())
-    if len(run) == 1 and run[0].name == BATCH_NORM:
-        return float(_batch_norm(run[0])[0].max()) * ROUND_UP
+    if len(run) == 1 and run[0].name == BATCH_NORM:  # a diagonal matrix
+        return (
+            float(_part(run[0])(torch.ones(1, *run[0].shape, dtype=torch.float64)).max()) * ROUND_UP
+        )
+    parts = [_part(call, absolute=False) for call in run]
 
     def function(batch: Tensor) -> Tensor:
         for call, part in zip(run, parts, strict=True):
@@ -298,22 +231,18 @@ def run_norm(run: tuple[Call, ...]) -> float:
 
 
 def affine_noise(call: Call, arithmetic: Arithmetic) -> Noise:
-    affine = AFFINE[call.name]
     if call.name in CONVOLUTIONS:
         _check_convolution(arithmetic)
-    if call.name == BATCH_NORM:
-        if float(call["running_var"].min()) + call["eps"] < arithmetic.least / arithmetic.unit:
-            raise LayerError("its variance is so small that it loses digits: use a larger eps")
-        scale, shift = _batch_norm(call)
-        absolute = float(scale.max())
-        offset = float(shift.norm()) * math.sqrt(math.prod(call.shape[1:]))
-    else:
-        # The output at 0 needs no absolute values: each of its entries is a single term.
-        offset = float(call(torch.zeros(1, *call.shape, dtype=torch.float64)).norm())
-        if call.name == "div.Tensor" and _smallest(call["other"]) < arithmetic.smallest:
+    least = arithmetic.least / arithmetic.unit
+    if call.name == BATCH_NORM and float(call["running_var"].min()) + call["eps"] < least:
+        raise LayerError("its variance is so small that it loses digits: use a larger eps")
+    if call.name == "div.Tensor":
+        divisor = torch.as_tensor(call["other"], dtype=torch.float64)
+        if float(divisor.abs().min()) < arithmetic.smallest:
             raise LayerError("it divides by numbers so small that they lose digits")
-        absolute = nonnegative_norm(affine.absolute(call), call.shape)
-    n_terms = _value(affine.terms, call)
+    offset = float(_part(call, offset=1)(torch.zeros(1, *call.shape, dtype=torch.float64)).norm())
+    absolute = nonnegative_norm(_part(call), call.shape)
+    n_terms = _value(AFFINE[call.name], call)
     gamma = arithmetic.of_sum(n_terms) if n_terms else arithmetic.unit
     n_in, n_out = math.prod(call.shape), math.prod(call.output)
     small = absolute * math.sqrt(n_in) + (n_terms + 4) * math.sqrt(n_out)
@@ -325,17 +254,6 @@ def affine_noise(call: Call, arithmetic: Arithmetic) -> Noise:
         absolute,
         offset,
     )
-
-
-def _batch_norm(call: Call) -> tuple[Tensor, Tensor]:
-    """|γ|/√(var + eps), and |γ·mean|/√(var + eps) + |β|, of each channel."""
-    variance = call["running_var"]
-    if float(variance.min()) < 0:
-        raise LayerError("its running variance is negative")
-    ones = torch.ones_like(variance)
-    weight, bias = call["weight"], call["bias"]
-    scale = (ones if weight is None else weight.abs()) / torch.sqrt(variance + call["eps"])
-    return scale, scale * call["running_mean"].abs() + (0 * ones if bias is None else bias.abs())
 
 
 def _check_convolution(arithmetic: Arithmetic) -> None:
@@ -356,29 +274,19 @@ def _gelu(call: Call) -> float:
     return 0.5 * (1 + math.erf(1.0)) + math.exp(-1.0) / math.sqrt(math.pi)
 
 
-def jump_of(call: Call) -> float:
-    """How far a function jumps: above its threshold torch replaces Softplus by the identity.
-
-    That is off by log(1 + exp(-threshold)) / β: 2e-9 by default, 2e-6 for β = 1e-3.
-    """
-    if call.name != "softplus.default":
-        return 0.0
-    threshold = call["threshold"]
-    excess = math.log1p(math.exp(-abs(threshold))) + max(0.0, -float(threshold))
-    return excess / abs(float(call["beta"]))
-
-
 def _axis(call: Call) -> int:
     """The axis that a softmax works along, in a batch."""
     axis: int = call["dim"] % (len(call.shape) + 1)
     return axis
 
 
-def _norm_of_samples(call: Call) -> float:
+def _layer_norm(call: Call) -> float:
     """max|γ|/√eps. For u = x - mean(x) the Jacobian of u/√(|u|²/n + eps) is largest at u = 0.
 
     Nearly constant samples attain it.
     """
+    if not call["eps"] > 0:
+        raise LayerError("with eps=0 a sample of equal values has no bound")
     return _largest(call["weight"], 1.0) / math.sqrt(call["eps"])
 
 
@@ -386,27 +294,9 @@ def _max_pool(call: Call) -> float:
     """√m, where m is the largest number of windows that share an entry.
 
     The square of a maximum's move is at most the sum of squares over its window, and the sum over
-    all windows counts each entry up to m times. One entry above all others attains it. Windows are
-    products of intervals, so m is a product over the axes.
+    all windows counts each entry up to m times. One entry above all others attains it.
     """
-    most, n_axes = 1, len(call.sides("padding" if "padding" in call.arguments else "output_size"))
-    for axis in range(n_axes):
-        n_in, n_out = call.shape[axis - n_axes], call.output[axis - n_axes]
-        counts = [0] * n_in
-        for place in (i for o in range(n_out) for i in _window(call, axis, o, n_in, n_out)):
-            counts[place] += 1
-        most *= max(counts)
-    return math.sqrt(most)
-
-
-def _window(call: Call, axis: int, o: int, n_in: int, n_out: int) -> list[int]:
-    """The positions along an axis that output o of a pool reads."""
-    if "kernel_size" not in call.arguments:  # adaptive
-        return list(range(o * n_in // n_out, -(-(o + 1) * n_in // n_out)))
-    size, dilation = call.sides("kernel_size")[axis], call.sides("dilation")[axis]
-    stride = (call.sides("stride") or call.sides("kernel_size"))[axis]
-    first = o * stride - call.sides("padding")[axis]
-    return [i for i in range(first, first + size * dilation, dilation) if 0 <= i < n_in]
+    return math.sqrt(math.prod(int(axis.sum(1).max()) for axis in _windows(call)))
 
 
 def _largest(values: Any, otherwise: float) -> float:
@@ -421,10 +311,6 @@ def _limits(call: Call) -> tuple[float, float]:
     """The size of limits, which are rounded to the dtype."""
     given = [abs(v) for k, v in call.arguments.items() if k[:3] in ("min", "max") and v is not None]
     return 0.0, max(filter(math.isfinite, given), default=0.0)
-
-
-def _exponential(call: Call) -> tuple[float, float]:
-    return 1.0, 2 * (1 + abs(call["alpha"]))
 
 
 def _smooth(call: Call) -> tuple[float, float]:
@@ -444,29 +330,25 @@ FUNCTIONS: dict[str, tuple[Any, Any]] = {
     "mish.default": (1.0884982, _smooth),  # the largest slope, at x = 1.4906, rounded up
     "gelu.default": (_gelu, _smooth),
     "leaky_relu.default": (lambda call: max(1.0, abs(call["negative_slope"])), _smooth),
-    "rrelu.default": (lambda call: max(1.0, abs(call["lower"] + call["upper"]) / 2), _smooth),
     "prelu.default": (lambda call: max(1.0, _largest(call["weight"], 1.0)), _smooth),
     # Scale times alpha, just below 0.
     "selu.default": (1.0507009873554805 * 1.6732632423543772, (1.1, 4.0)),
-    "elu.default": (lambda call: max(1.0, abs(call["alpha"])), _exponential),
-    "celu.default": (1.0, _exponential),
-    "softplus.default": (1.0, lambda call: (1.0, 2 / abs(call["beta"]))),
-    **{f"max_pool{n}d.default": (_max_pool, (0.0, 0.0)) for n in (1, 2, 3)},
-    **{f"adaptive_max_pool{n}d.default": (_max_pool, (0.0, 0.0)) for n in (1, 2, 3)},
+    "elu.default": (
+        lambda call: max(1.0, abs(call["alpha"])),
+        lambda call: (1.0, 2 * (1 + abs(call["alpha"]))),
+    ),
+    **dict.fromkeys(MAXIMA, (_max_pool, (0.0, 0.0))),
     # The Jacobian diag(p) - ppᵀ has absolute row sums 2p(1 - p), largest at p = 1/2.
     "softmax.int": (0.5, None),
     # The norm of the Jacobian I - 1pᵀ is convex in p, so its maximum is at a vertex.
     "log_softmax.int": (lambda call: math.sqrt(call.shape[_axis(call) - 1]), None),
-    **dict.fromkeys(("layer_norm.default", "group_norm.default"), (_norm_of_samples, None)),
+    "layer_norm.default": (_layer_norm, None),
 }
 """Any other operation: its constant, and the (A, K) of its rounding if it is elementwise."""
 
 
-def constant_of(call: Call, jumps: bool) -> float:
-    """The Lipschitz constant of a function; jumps: whether it may jump."""
-    _check_arguments(call)
-    if not jumps and jump_of(call) > LARGEST_JUMP:
-        raise LayerError(f"it jumps by {jump_of(call):.1e} at its threshold {call['threshold']}")
+def constant_of(call: Call) -> float:
+    """The Lipschitz constant of a function."""
     constant: float = _value(FUNCTIONS[call.name][0], call)
     if not constant < math.inf:  # also false for NaN
         raise LayerError(f"its Lipschitz constant is {constant}")
@@ -474,12 +356,12 @@ def constant_of(call: Call, jumps: bool) -> float:
 
 
 def function_noise(call: Call, arithmetic: Arithmetic) -> Noise:
-    constant, root = constant_of(call, True), math.sqrt(math.prod(call.output))
+    constant, root = constant_of(call), math.sqrt(math.prod(call.output))
     largest, size = torch.finfo(arithmetic.dtype).max, _value(FUNCTIONS[call.name][1], call)
     small = 8 * (1 + constant) * arithmetic.smallest
     if size is not None:
         a, k = size
-        fixed = root * (ULPS * arithmetic.unit * k + small + jump_of(call))
+        fixed = root * (ULPS * arithmetic.unit * k + small)
         peak = 4 * max(1.0, constant)
         return Noise(ULPS * arithmetic.unit * a, fixed, peak, 8 * (1 + k), False, largest)
     if call.name == "layer_norm.default":
@@ -493,8 +375,6 @@ def function_noise(call: Call, arithmetic: Arithmetic) -> Noise:
         fixed = root * (error * (2 * weight + bias) + small)
         peak = 4 * max(1.0, constant)
         return Noise(error * constant, fixed, peak, 8 * (1 + weight + bias), True, largest)
-    if call.name == "group_norm.default":
-        raise LayerError("no bound for the rounding of group_norm is known")
     # Each p is off by γ of itself and by u·|d|·exp(-|d|), d its distance to the maximum.
     n, is_log = call.shape[_axis(call) - 1], call.name.startswith("log")
     relative = 8 * arithmetic.unit * (1 + math.sqrt(n)) if is_log else 0.0

@@ -479,7 +479,7 @@ class Graph:
                 noise = partial(aten.affine_noise, call, arithmetic)
                 return self._add(node, "affine", values, call, noise=noise, linear=call)
             noise = partial(aten.function_noise, call, arithmetic)
-            constant = partial(aten.constant_of, call, self._arithmetic is not None)
+            constant = partial(aten.constant_of, call)
             return self._add(node, "function", values, call, noise=noise, lipschitz=constant)
         raise LayerError(f"torch's {name.partition('.')[0]} is not supported in {_what(node)}")
 
