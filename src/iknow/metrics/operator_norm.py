@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import cast
 
 import numpy as np
 import torch
@@ -50,17 +51,29 @@ def operator_norm(
     enough. steps: of the iteration otherwise.
     """
     with torch.inference_mode(False), torch.no_grad():
-        offset = function(torch.zeros(1, *shape, dtype=torch.float64))
-        n_inputs, n_outputs = math.prod(shape), offset.numel()
-        if n_inputs == 0 or n_outputs == 0:
+        zero = torch.zeros(1, *shape, dtype=torch.float64)
+        offset = function(zero)
+        n_inputs, n_outputs = zero.numel(), offset.numel()
+        size = min(n_inputs, n_outputs)
+        if size == 0:
             return 0.0
         if dense is None:
-            side = min(n_inputs, n_outputs)
-            dense = side <= LARGEST_DENSE_SIDE and n_inputs * n_outputs <= LARGEST_DENSE
-        if dense:
-            return spectral_norm(_matrix(function, shape, offset).numpy())
-        square, size = _gram(function, shape, offset)
-        return math.sqrt(lanczos(square, size, steps)) * safety_factor(size, steps) * ROUND_UP
+            dense = size <= LARGEST_DENSE_SIDE and n_inputs * n_outputs <= LARGEST_DENSE
+        # The transpose of an affine function's linear part is the same everywhere.
+        _, transpose = torch.func.vjp(function, zero.expand(size if dense else 1, *shape))
+
+        def forward(vectors: Tensor) -> Tensor:
+            return (function(vectors.reshape(-1, *shape)) - offset).flatten(1)
+
+        def backward(vectors: Tensor) -> Tensor:
+            (found,) = transpose(vectors.reshape(-1, *offset.shape[1:]))
+            return cast("Tensor", found.flatten(1))
+
+        first, then = (forward, backward) if n_inputs <= n_outputs else (backward, forward)
+        if dense:  # the smaller of the two unit bases through it
+            return spectral_norm(first(torch.eye(size, dtype=torch.float64)).numpy())
+        largest = lanczos(lambda vector: then(first(vector)).flatten(), size, steps)
+        return math.sqrt(largest) * safety_factor(size, steps) * ROUND_UP
 
 
 def nonnegative_norm(function: Map, shape: Shape, steps: int = 10) -> float:
@@ -70,12 +83,12 @@ def nonnegative_norm(function: Map, shape: Shape, steps: int = 10) -> float:
     Wielandt), so power iteration bounds it from above at every step.
     """
     with torch.inference_mode(False), torch.no_grad():
-        place, value = _with_graph(function, 1, shape)
-        if place.numel() == 0 or value.numel() == 0:
-            return 0.0
         vector, best = torch.ones(1, *shape, dtype=torch.float64), math.inf
+        value, transpose = torch.func.vjp(function, 0 * vector)
+        if vector.numel() == 0 or value.numel() == 0:
+            return 0.0
         for _ in range(steps):
-            (square,) = torch.autograd.grad(value, place, function(vector), retain_graph=True)
+            (square,) = transpose(function(vector))
             best = min(best, float((square / vector).max()))
             vector = square / max(float(square.max()), 1e-300) + 1e-3
         return math.sqrt(best) * ROUND_UP
@@ -85,42 +98,6 @@ def safety_factor(size: int, steps: int, failure: float = FAILURE) -> float:
     """The factor that turns a norm from Lanczos iteration into a bound; see above."""
     odds = math.sqrt(2 * size / math.pi) / failure
     return math.cosh(math.acosh(odds) / (2 * steps - 1))
-
-
-def _matrix(function: Map, shape: Shape, offset: Tensor) -> Tensor:
-    """The operator or its transpose, by running the smaller of the two unit bases through it."""
-    n_inputs, n_outputs = math.prod(shape), offset.numel()
-    if n_inputs <= n_outputs:
-        basis = torch.eye(n_inputs, dtype=torch.float64).reshape(n_inputs, *shape)
-        return (function(basis) - offset).flatten(1)
-    places, values = _with_graph(function, n_outputs, shape)
-    basis = torch.eye(n_outputs, dtype=torch.float64).reshape(values.shape)
-    (rows,) = torch.autograd.grad(values, places, basis)
-    return rows.flatten(1)
-
-
-def _with_graph(function: Map, n: int, shape: Shape) -> tuple[Tensor, Tensor]:
-    """A batch of n zeros and its image, for autograd to go back from."""
-    places = torch.zeros(n, *shape, dtype=torch.float64, requires_grad=True)
-    with torch.enable_grad():
-        return places, function(places)
-
-
-def _gram(function: Map, shape: Shape, offset: Tensor) -> tuple[Map, int]:
-    """AᵀA or AAᵀ, whichever is smaller, as a map of flat vectors, and its size."""
-    # The transpose of an affine function's linear part is the same everywhere: one graph suffices.
-    place, value = _with_graph(function, 1, shape)
-
-    def forward(vector: Tensor) -> Tensor:
-        return (function(vector.reshape(1, *shape)) - offset).flatten()
-
-    def backward(vector: Tensor) -> Tensor:
-        vector = vector.reshape(value.shape)
-        return torch.autograd.grad(value, place, vector, retain_graph=True)[0].flatten()
-
-    if place.numel() <= offset.numel():
-        return lambda vector: backward(forward(vector)), place.numel()
-    return lambda vector: forward(backward(vector)), offset.numel()
 
 
 def lanczos(square: Map, size: int, steps: int = STEPS, random_state: int = 0) -> float:
