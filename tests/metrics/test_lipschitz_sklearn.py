@@ -22,7 +22,7 @@ from iknow.errors import InputError, LayerError
 from iknow.metrics import propagate_radius, spectral_norm
 from iknow.metrics.lipschitz_sklearn import (
     ACTIVATION_LIPSCHITZ,
-    KNOWN,
+    known_transformers,
     mlp_lipschitz,
     sensitivity_of,
 )
@@ -230,7 +230,7 @@ def test_a_step_that_is_not_exactly_what_is_known_is_refused(transformer, change
 def test_a_parameter_of_a_later_version_is_refused_by_name(monkeypatch):
     x, y = data()
     model = make_pipeline(StandardScaler(), network()).fit(x, y)
-    monkeypatch.setitem(KNOWN, StandardScaler, {"copy", "with_mean"})
+    monkeypatch.setitem(known_transformers(), StandardScaler, {"copy", "with_mean"})
     with pytest.raises(LayerError, match="its parameter 'with_std' is unknown"):
         mlp_lipschitz(model)
 

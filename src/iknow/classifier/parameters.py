@@ -22,7 +22,7 @@ from iknow.core.text import names, shown
 from iknow.errors import InputError
 from iknow.metrics import Metric
 from iknow.metrics.defaults import SHORT_NAMES
-from iknow.metrics.sklearn_parts import unwrap
+from iknow.metrics.lipschitz_sklearn import unwrap
 from iknow.models.adapt import has_base
 from iknow.models.numbers import as_pandas
 from iknow.rules import RelativeBall

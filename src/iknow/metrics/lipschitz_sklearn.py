@@ -12,14 +12,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import reduce
+from functools import cache, partial, reduce
 from typing import Any
 
 import numpy as np
-from sklearn.decomposition import PCA
+from scipy.special import expit
 from sklearn.frozen import FrozenEstimator
-from sklearn.neural_network import MLPClassifier
-from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 
 from iknow.core.arrays import Floats
 from iknow.core.robustness import Sensitivity
@@ -35,24 +33,53 @@ from iknow.metrics.lipschitz import (
     as_matrix,
     spectral_norm,
 )
-from iknow.metrics.sklearn_parts import ACTIVATIONS, unwrap
 
+ACTIVATIONS: dict[str, Callable[[Floats], Floats]] = {
+    "identity": lambda z: z,
+    "logistic": expit,
+    "tanh": np.tanh,
+    "relu": lambda z: np.maximum(z, 0),
+}
 ACTIVATION_LIPSCHITZ = {"identity": 1.0, "relu": 1.0, "tanh": 1.0, "logistic": 0.25}
 """The steepest slope of each activation function, by its name in scikit-learn."""
-KNOWN = {
-    StandardScaler: {"copy", "with_mean", "with_std"},
-    MinMaxScaler: {"clip", "copy", "feature_range"},
-    MaxAbsScaler: {"clip", "copy"},
-    RobustScaler: {"copy", "quantile_range", "unit_variance", "with_centering", "with_scaling"},
-    PCA: {
-        "copy", "iterated_power", "n_components", "n_oversamples", "power_iteration_normalizer",
-        "random_state", "svd_solver", "tol", "whiten",
-    },
-}  # fmt: skip
-"""The known transformers, with all parameters they may have."""
 USUAL = 1e-20, 1e20  # with parameters in this range float32 inputs up to 1e15 cannot overflow
 LARGEST = 4e150  # far from where squares of float64 overflow
 FLOAT64 = np.dtype(np.float64)
+Part = tuple[Any, Callable[[Floats], Floats], Noise, dict[str, Any]]
+"""An operation: its kind, what it computes, how far off, and what else a `Node` has of it."""
+
+
+def unwrap(estimator: Any) -> tuple[list[tuple[str, Any]], Any]:
+    """The transformers of a pipeline and the classifier at its end, unwrapped."""
+    steps: list[tuple[str, Any]] = []
+    while True:
+        if hasattr(estimator, "best_estimator_"):
+            estimator = estimator.best_estimator_
+        elif isinstance(estimator, FrozenEstimator):
+            estimator = estimator.estimator
+        elif hasattr(estimator, "steps"):
+            steps += [(name, "passthrough" if s is None else s) for name, s in estimator.steps[:-1]]
+            estimator = estimator.steps[-1][1]
+        else:
+            return steps, estimator
+
+
+@cache
+def known_transformers() -> dict[type, set[str]]:
+    """The known transformers, with all parameters they may have; they load on first use."""
+    from sklearn.decomposition import PCA
+    from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
+
+    return {
+        StandardScaler: {"copy", "with_mean", "with_std"},
+        MinMaxScaler: {"clip", "copy", "feature_range"},
+        MaxAbsScaler: {"clip", "copy"},
+        RobustScaler: {"copy", "quantile_range", "unit_variance", "with_centering", "with_scaling"},
+        PCA: {
+            "copy", "iterated_power", "n_components", "n_oversamples", "power_iteration_normalizer",
+            "random_state", "svd_solver", "tol", "whiten",
+        },
+    }  # fmt: skip
 
 
 def mlp_lipschitz(
@@ -122,6 +149,8 @@ def _place(name: str, names: Sequence[str]) -> int:
 
 def _layer_names(steps: Sequence[tuple[str, Any]], network: Any) -> list[str]:
     """The layers of a pipeline that ends in scikit-learn's own MLPClassifier, fitted."""
+    from sklearn.neural_network import MLPClassifier
+
     if type(network) is not MLPClassifier or not hasattr(network, "coefs_"):
         raise InputError(
             "expected a fitted MLPClassifier or a pipeline that ends in one; got "
@@ -142,130 +171,125 @@ def _nodes(
     n_features: int = 0,
 ) -> list[Node]:
     """The named layers from the first wanted one on, which counts as the input."""
-    layers = Layers(n_features)
-    nodes = [layers.last]
-    for place in range(first, len(names) - 1):
-        layers.name = names[place + 1]
-        if place < len(steps):
-            add_transformer(layers, steps[place][1], dtype)
-        else:
-            add_dense(layers, network, place - len(steps))
-        nodes.append(layers.last)
+    node, value = Node("the input", "input", (), n_features, lambda: 0.0), None
+    nodes = [node]
+    for place, name in enumerate(names[first + 1 :], first):
+        what = f"layer {name!r}"
+        try:
+            if place < len(steps):
+                what = f"step {name!r} ({type(steps[place][1]).__name__})"
+                parts = _transform(steps[place][1], dtype)
+            else:
+                parts = _dense(network, place - len(steps))
+        except LayerError as error:
+            raise LayerError(f"{what} cannot be bounded: {error}") from error
+        for kind, function, noise, facts in parts:
+            value = function(np.zeros(len(facts["linear"])) if value is None else value)
+            center, noises = partial(_length, value), partial(lambda noise: noise, noise)
+            node = Node(repr(name), kind, (node,), len(value), center, noises, **facts)
+        nodes.append(node)
     return nodes
 
 
-class Layers:
-    """Nodes, each made from the last; name: of the layer under way, in errors.
+def _affine(matrix: Floats, offset: Floats, noise: float, fixed: float) -> Part:
+    """X → x @ matrix + offset, off by at most noise · |x|₂ + fixed.
 
-    Matrices have the shape (n_inputs, n_outputs).
+    The matrix has the shape (n_inputs, n_outputs).
     """
-
-    def __init__(self, n_features: int) -> None:
-        self.name = ""
-        self._value: Floats | None = None
-        self.last = Node("the input", "input", (), n_features, lambda: 0.0)
-
-    def affine(self, matrix: Floats, offset: Floats, noise: float, fixed: float) -> None:
-        """X → x @ matrix + offset, off by at most noise · |x|₂ + fixed."""
-        peak, peak_fixed = _length(matrix), _length(offset)
-        if not max(peak, peak_fixed) < 1e100:
-            raise LayerError(f"layer {self.name!r} has weights so large that float64 may overflow")
-        value = offset if self._value is None else self._value @ matrix + offset
-        noises = Noise(noise, fixed, peak, peak_fixed)
-        self._add("affine", value, noises, linear=matrix)
-
-    def function(self, function: Callable[[Floats], Floats], slope: float, noise: float) -> None:
-        """A function of a Lipschitz constant, off by at most the noise."""
-        assert self._value is not None
-        noises = Noise(0.0, noise, largest=LARGEST)
-        self._add("function", function(self._value), noises, lipschitz=lambda: slope)
-
-    def _add(self, kind: Any, value: Floats, noise: Noise, **facts: Any) -> None:
-        what, center, self._value = repr(self.name), _length(value), value
-        self.last = Node(
-            what, kind, (self.last,), len(value), lambda: center, lambda: noise, **facts
-        )
+    peak, peak_fixed = _length(matrix), _length(offset)
+    if not max(peak, peak_fixed) < 1e100:
+        raise LayerError("its weights are so large that float64 may overflow")
+    noises = Noise(noise, fixed, peak, peak_fixed)
+    return "affine", lambda x: x @ matrix + offset, noises, {"linear": matrix}
 
 
-def add_dense(layers: Layers, network: Any, i: int) -> None:
+def _function(function: Callable[[Floats], Floats], slope: float, noise: float) -> Part:
+    """A function of a Lipschitz constant, off by at most the noise."""
+    noises = Noise(0.0, noise, largest=LARGEST)
+    return "function", function, noises, {"lipschitz": lambda: slope}
+
+
+def _dense(network: Any, i: int) -> list[Part]:
     """Layer i of a network, in float64; the last one, the logits, has no activation."""
     matrix, offset = as_matrix(network.coefs_[i]), _vector(network.intercepts_[i])
     unit = 2 * (len(matrix) + 2) * FLOAT64_ROUNDING
-    layers.affine(matrix, offset, unit * _length(matrix), unit * _length(offset))
+    affine = _affine(matrix, offset, unit * _length(matrix), unit * _length(offset))
     name = network.activation
-    if i < len(network.coefs_) - 1 and name != "identity":
-        # relu is exact; tanh and expit are off by a few units in the last place of numbers below 1.
-        noise = 0.0 if name == "relu" else 32 * FLOAT64_ROUNDING * math.sqrt(len(offset))
-        layers.function(ACTIVATIONS[name], ACTIVATION_LIPSCHITZ[name], noise)
+    if i == len(network.coefs_) - 1 or name == "identity":
+        return [affine]
+    # relu is exact; tanh and expit are off by a few units in the last place of numbers below 1.
+    noise = 0.0 if name == "relu" else 32 * FLOAT64_ROUNDING * math.sqrt(len(offset))
+    return [affine, _function(ACTIVATIONS[name], ACTIVATION_LIPSCHITZ[name], noise)]
 
 
-def add_transformer(layers: Layers, transformer: Any, dtype: np.dtype[Any]) -> None:
+def _transform(transformer: Any, dtype: np.dtype[Any]) -> list[Part]:
     """A step of a pipeline, for inputs of a dtype."""
     if isinstance(transformer, str):  # "passthrough"
-        return
-    if type(transformer) is FrozenEstimator:
-        _check_methods(layers.name, transformer)
-        transformer = transformer.estimator
-    kind = type(transformer)
-    what = f"step {layers.name!r} ({kind.__name__}) cannot be bounded"
-    if kind not in KNOWN:
+        return []
+    frozen = [transformer] if type(transformer) is FrozenEstimator else []
+    transformer = transformer.estimator if frozen else transformer
+    known, kind = known_transformers(), type(transformer)
+    if kind not in known:
         raise LayerError(
-            f"{what}: {', '.join(each.__name__ for each in KNOWN)} and passthrough can, but "
-            "not their subclasses; start after it, or bound it yourself and multiply"
+            f"{', '.join(each.__name__ for each in known)} and passthrough can, but not their "
+            "subclasses; start after it, or bound it yourself and multiply"
         )
-    _check_methods(layers.name, transformer)
+    for thing in (*frozen, transformer):
+        if replaced := replaced_methods(thing):
+            raise LayerError(f"the instance replaces its method {replaced[0]!r}")
     parameters = transformer.get_params(deep=False)
-    unknown = sorted(set(parameters) - KNOWN[kind])
-    if unknown:
-        raise LayerError(f"{what}: its parameter {unknown[0]!r} is unknown")
-    if kind is not PCA and not parameters["copy"]:
-        raise LayerError(
-            f"{what}: with copy=False it changes its input in place, which other layers read"
-        )
+    if unknown := sorted(set(parameters) - known[kind]):
+        raise LayerError(f"its parameter {unknown[0]!r} is unknown")
+    is_projection = kind.__name__ == "PCA"
+    if not (is_projection or parameters["copy"]):
+        raise LayerError("with copy=False it changes its input in place, which other layers read")
     if dtype.kind in "iub" or (dtype.kind == "f" and dtype.itemsize >= 8):
         unit = FLOAT64_ROUNDING
     elif dtype == np.float32:  # which transformers keep
         unit = FLOAT32_ROUNDING
     else:
-        raise LayerError(
-            f"step {layers.name!r} cannot be bounded for {dtype} inputs: convert them to float64"
-        )
-    (_add_projection if kind is PCA else _add_scaler)(layers, transformer, unit)
+        raise LayerError(f"nothing is known about {dtype} inputs: convert them to float64")
+    return (_project if is_projection else _scale)(transformer, unit)
 
 
-def _add_scaler(layers: Layers, scaler: Any, unit: float) -> None:
+def _scale(scaler: Any, unit: float) -> list[Part]:
     """Each feature times its scale plus its offset, then perhaps clipped."""
-    kind, ones = type(scaler), np.ones(scaler.n_features_in_)
+    kind, ones = type(scaler).__name__, np.ones(scaler.n_features_in_)
     offset, limits = 0 * ones, None
-    if kind is MinMaxScaler:
+    if kind == "MinMaxScaler":
         scale, offset = _vector(scaler.scale_), _vector(scaler.min_)
         limits = tuple(map(float, scaler.feature_range)) if scaler.clip else None
-    elif kind is MaxAbsScaler:
+    elif kind == "MaxAbsScaler":
         scale = 1 / _vector(scaler.scale_)
         limits = (-1.0, 1.0) if getattr(scaler, "clip", False) else None
     else:
         scaled, centered, center = (
             (scaler.with_std, scaler.with_mean, scaler.mean_)
-            if kind is StandardScaler
+            if kind == "StandardScaler"
             else (scaler.with_scaling, scaler.with_centering, scaler.center_)
         )
         scale = 1 / _vector(scaler.scale_) if scaled else ones
         offset = -_vector(center) * scale if centered else offset
-    if unit > FLOAT64_ROUNDING:
-        _check_sizes(layers.name, scale, offset)
-    largest = float(np.abs(scale).max(initial=0.0))
+    sizes, (smallest, most) = np.abs(scale[scale != 0]), USUAL
+    usual = ((sizes >= smallest) & (sizes <= most)).all() and (np.abs(offset) <= most).all()
+    if unit > FLOAT64_ROUNDING and not usual:
+        raise LayerError(
+            f"its scales go from {sizes.min(initial=np.inf):.3g} to {sizes.max(initial=0):.3g}, "
+            "beyond float32's range"
+        )
     # Parameters and results are rounded, some twice: 4 units of (|x · scale| + |offset|), plus
     # the loss below the smallest normal number.
+    largest = float(sizes.max(initial=0.0))
     lost = math.sqrt(len(scale)) * (1 + largest) * 1e-44
     fixed = 8 * unit * _length(offset) + lost
-    layers.affine(np.diag(scale), offset, 8 * unit * largest, fixed)
-    if limits is not None:
-        low, high = limits
-        noise = 2 * unit * max(abs(low), abs(high)) * math.sqrt(len(scale))
-        layers.function(lambda x: np.clip(x, low, high), 1.0, noise)
+    affine = _affine(np.diag(scale), offset, 8 * unit * largest, fixed)
+    if limits is None:
+        return [affine]
+    noise = 2 * unit * max(map(abs, limits)) * math.sqrt(len(scale))
+    return [affine, _function(lambda x: np.clip(x, *limits), 1.0, noise)]
 
 
-def _add_projection(layers: Layers, pca: Any, unit: float) -> None:
+def _project(pca: Any, unit: float) -> list[Part]:
     matrix = as_matrix(pca.components_).T
     if pca.whiten:
         # PCA.transform keeps its divisors above 0 this way.
@@ -275,26 +299,7 @@ def _add_projection(layers: Layers, pca: Any, unit: float) -> None:
     noise = 2 * (len(matrix) + 8) * unit * _length(matrix)
     lost = (len(matrix) + 2) * math.sqrt(matrix.shape[1]) * 1e-44 * (1 + np.abs(matrix).max())
     # PCA projects the mean by itself and subtracts it afterwards, with its own noise.
-    layers.affine(matrix, -(mean @ matrix), noise, 2 * noise * _length(mean) + float(lost))
-
-
-def _check_methods(name: str, thing: Any) -> None:
-    replaced = replaced_methods(thing)
-    if replaced:
-        raise LayerError(
-            f"step {name!r} ({type(thing).__name__}) cannot be bounded: the instance replaces its "
-            f"method {replaced[0]!r}"
-        )
-
-
-def _check_sizes(name: str, scale: Floats, offset: Floats) -> None:
-    smallest, largest = USUAL
-    sizes = np.abs(scale[scale != 0])
-    if not ((sizes >= smallest) & (sizes <= largest)).all() or (np.abs(offset) > largest).any():
-        raise LayerError(
-            f"step {name!r} cannot be bounded for inputs in float32: its scales go from "
-            f"{sizes.min(initial=np.inf):.3g} to {sizes.max(initial=0):.3g}, beyond float32's range"
-        )
+    return [_affine(matrix, -(mean @ matrix), noise, 2 * noise * _length(mean) + float(lost))]
 
 
 def _vector(values: Any) -> Floats:

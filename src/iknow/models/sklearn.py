@@ -25,8 +25,8 @@ from iknow.core.codes import UNKNOWN, positions_of
 from iknow.core.robustness import Sensitivity
 from iknow.core.text import shown
 from iknow.errors import IknowError, InputError, LayerError, RefusedError
+from iknow.metrics.lipschitz_sklearn import ACTIVATIONS, sensitivity_of, unwrap
 from iknow.metrics.metric import LEAVES
-from iknow.metrics.sklearn_parts import ACTIVATIONS, unwrap
 from iknow.models.inputs import Sizes, count_samples, own_copy
 from iknow.models.model import (
     Layer,
@@ -141,9 +141,6 @@ class SklearnModel(Model):
             raise LayerError("it jumps: the least change of an input may be a whole step in it")
         if inputs.dtype is None or len(inputs.shape) != 1:
             raise LayerError("nothing is known about inputs other than a 2D array")
-        # It loads much of scikit-learn, and only certificates need it.
-        from iknow.metrics.lipschitz_sklearn import sensitivity_of
-
         return sensitivity_of(self.estimator, layer, inputs.dtype, inputs.shape[0])
 
     def _ask(self, batch: Any, layers: Sequence[str]) -> Observation:
