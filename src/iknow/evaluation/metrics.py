@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Generic, TypeVar
@@ -92,17 +92,17 @@ class Tally(Figures[float]):
 
     @property
     def n_samples(self) -> int:
-        return int(self.pairs[:, 3].sum()) + self._silent
+        return self.count(*Assertion)
 
     def count(self, *assertions: Assertion) -> int:
         """Return how many samples have one of the `assertions`."""
-        chosen = np.isin(self.pairs[:, 0], assertions)
-        return int(self.pairs[chosen, 3].sum() + self.unanswered[list(assertions)].sum())
+        silent = self.unanswered[list(assertions)]
+        return int(self._pairs_of(assertions)[:, 3].sum() + silent.sum())
 
     def wrong(self, *assertions: Assertion) -> int:
         """Return how many samples with one of the `assertions` have a belief that is wrong."""
-        chosen = np.isin(self.pairs[:, 0], assertions) & (self.pairs[:, 1] != self.pairs[:, 2])
-        return int(self.pairs[chosen, 3].sum())
+        _, belief, truth, count = self._pairs_of(assertions).T
+        return int(count[belief != truth].sum())
 
     def fraction(self, assertion: Assertion) -> float:
         """Return the fraction of samples with `assertion`."""
@@ -110,10 +110,11 @@ class Tally(Figures[float]):
 
     def accuracy(self, *assertions: Assertion) -> float:
         """Return the fraction of correct beliefs among the `assertions`; NaN without any."""
-        chosen = self.pairs[np.isin(self.pairs[:, 0], assertions)]
-        total = int(chosen[:, 3].sum())
-        right = int(chosen[chosen[:, 1] == chosen[:, 2], 3].sum())
-        return right / total if total else float("nan")
+        total = int(self._pairs_of(assertions)[:, 3].sum())
+        return (total - self.wrong(*assertions)) / total if total else float("nan")
+
+    def _pairs_of(self, assertions: Sequence[Assertion]) -> Ints:
+        return self.pairs[np.isin(self.pairs[:, 0], assertions)]
 
     @property
     def overall_accuracy(self) -> float:
@@ -145,16 +146,20 @@ class Tally(Figures[float]):
         """The matrix, or for many classes the pairs: predicted class, true class, count."""
         if len(self.classes) * len(self.true_classes) <= MOST_CELLS_IN_JSON:
             return {"matrix": {a.name: self.matrix[a].tolist() for a in Assertion}}
-        assertion, pairs = self.pairs[:, 0], self.pairs[:, 1:]
-        return {"pairs": {a.name: pairs[assertion == a].tolist() for a in Assertion}}
+        return {"pairs": {a.name: self._pairs_of([a])[:, 1:].tolist() for a in Assertion}}
+
+    def rows(self, dash: str = "–") -> list[tuple[str, int, str, str]]:
+        """Return name, count, fraction and accuracy of each assertion, and of all but IK."""
+        groups: dict[str, list[Assertion]] = {a.name: [a] for a in reversed(Assertion)}
+        groups["not IK"] = [Assertion.IMK, Assertion.IDK]
+        return [
+            (title, n, percent(n / self.n_samples), percent(self.accuracy(*group), dash))
+            for title, group in groups.items()
+            for n in (self.count(*group),)
+        ]
 
     def __str__(self) -> str:
-        rows: list[tuple[Any, ...]] = [("", "samples", "fraction", "accuracy")]
-        for a in reversed(Assertion):
-            accuracy = percent(self.accuracy(a), "-")
-            rows.append((a.name, self.count(a), percent(self.fraction(a)), accuracy))
-        others, accuracy = self.count(Assertion.IDK, Assertion.IMK), percent(self.a_not_ik, "-")
-        rows.append(("not IK", others, percent(1 - self.f_ik), accuracy))
+        rows = [("", "samples", "fraction", "accuracy"), *self.rows("-")]
         lines = ["{:<8}{:>9}{:>10}{:>10}".format(*row) for row in rows]
         title = f"{self.n_samples} samples, accuracy {percent(self.overall_accuracy)}"
         return "\n".join([title, "", *lines, "", *self.remarks()])
@@ -168,26 +173,33 @@ class Tally(Figures[float]):
 
 def merge_tallies(one: Tally, other: Tally) -> Tally:
     """The tally of all samples, from those of two parts of them by the same classifier."""
-    n = len(one.classes)
-    unknown = np.concatenate([one.true_classes[n:], other.true_classes[n:]])
-    true_classes = np.concatenate([one.classes, np.unique(unknown)])
-    shape = (len(Assertion), n, len(true_classes))
-    keys, counts = [], []
-    for part in (one, other):
-        assertion, predicted, true, count = part.pairs.T
-        codes = positions_of(part.true_classes, true_classes)[true]
-        keys.append(np.ravel_multi_index((assertion, predicted, codes), shape))
-        counts.append(count)
-    found, places = np.unique(np.concatenate(keys), return_inverse=True)
-    totals = np.zeros(len(found), dtype=np.int64)
-    np.add.at(totals, places, np.concatenate(counts))
+    unknown = [part.true_classes[len(part.classes) :] for part in (one, other)]
+    true_classes = np.concatenate([one.classes, np.unique(np.concatenate(unknown))])
+    pairs = np.concatenate([one.pairs, other.pairs])
+    codes = [
+        positions_of(part.true_classes, true_classes)[part.pairs[:, 2]] for part in (one, other)
+    ]
+    pairs[:, 2] = np.concatenate(codes)
     return Tally(
         classes=one.classes,
         true_classes=true_classes,
-        pairs=np.column_stack([*np.unravel_index(found, shape), totals]).astype(np.int64),
+        pairs=_count_pairs(pairs[:, :3].T, one.classes, true_classes, pairs[:, 3]),
         unanswered=one.unanswered + other.unanswered,
         reasons={reason: one.reasons[reason] + other.reasons[reason] for reason in Reason},
     )
+
+
+def _count_pairs(
+    said: Ints, classes: Labels, true_classes: Labels, counts: Ints | None = None
+) -> Ints:
+    """`Evaluation.pairs` of samples: said holds assertion, belief and truth, of shape (3, n).
+
+    counts: how often each occurs, of shape (n,); once by default.
+    """
+    shape = (len(Assertion), len(classes), len(true_classes))
+    keys, places = np.unique(np.ravel_multi_index(tuple(said), shape), return_inverse=True)
+    totals = np.bincount(places, counts)
+    return np.column_stack([*np.unravel_index(keys, shape), totals]).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,14 +264,11 @@ def evaluate(assessment: Assessment, y_true: Any = None) -> Evaluation:
     true_classes = np.concatenate([classes, np.unique(y_true[unknown])])
     true_codes = positions_of(y_true, true_classes)
     answered = assessment.belief_codes >= 0
-    shape = (len(Assertion), len(classes), len(true_classes))
-    combined = (assessment.assertion, assessment.belief_codes, true_codes)
-    keys = np.ravel_multi_index([codes[answered] for codes in combined], shape)
-    found, counts = np.unique(keys, return_counts=True)
+    said = np.stack([assessment.assertion, assessment.belief_codes, true_codes])
     return Evaluation(
         classes=classes,
         true_classes=true_classes,
-        pairs=np.column_stack([*np.unravel_index(found, shape), counts]).astype(np.int64),
+        pairs=_count_pairs(said[:, answered], classes, true_classes),
         unanswered=np.bincount(assessment.assertion[~answered], minlength=len(Assertion)),
         reasons={reason: int((assessment.reason == reason).sum()) for reason in Reason},
         assessment=assessment,
@@ -276,12 +285,9 @@ SQUARE = "min-width:2em;height:1.8em;padding:0 3px;text-align:center;border:none
 def to_html(report: Evaluation) -> str:
     """The report as a small card."""
     counts = {assertion: report.count(assertion) for assertion in reversed(Assertion)}
-    groups = {mark(assertion): [assertion] for assertion in reversed(Assertion)}
-    groups["not IK"] = [Assertion.IMK, Assertion.IDK]
     rows = [
-        (title, f"{n:,}", percent(n / report.n_samples), percent(report.accuracy(*group)))
-        for title, group in groups.items()
-        for n in (report.count(*group),)
+        (mark(Assertion[title]) if title in Assertion.__members__ else title, f"{n:,}", *shares)
+        for title, n, *shares in report.rows()
     ]
     accuracy = percent(report.overall_accuracy)
     few = max(len(report.classes), len(report.true_classes)) <= MOST_CLASSES

@@ -85,8 +85,6 @@ class ViM:
 
     Args:
         dimension: Size of the principal subspace. Default: half of the features.
-        weights: W of shape (n_classes, h) and b of shape (n_classes,) of the last layer. Default:
-            by least squares.
 
     Examples:
         >>> ViM(dimension=1).fit(training, validation).score(test).shape == test.belief.shape
@@ -95,18 +93,13 @@ class ViM:
 
     name = "ViM"
 
-    def __init__(
-        self,
-        dimension: int | None = None,
-        weights: tuple[NDArray[Any], NDArray[Any]] | None = None,
-    ) -> None:
+    def __init__(self, dimension: int | None = None) -> None:
         self.dimension = dimension
-        self.weights = weights
 
     def fit(self, training: Observed, validation: Observed) -> Self:
         """Find the subspace and α on `training`; `validation` does not matter."""
         hidden = training.layer("hidden").astype(np.float64)
-        weights, bias = self.weights or last_layer(hidden, training.logits)
+        weights, bias = last_layer(hidden, training.logits)
         self._origin = -np.linalg.pinv(weights, rcond=ROUNDING) @ bias
         centered = hidden - self._origin
         _, vectors = np.linalg.eigh(centered.T @ centered)  # ascending

@@ -43,10 +43,10 @@ from scipy.special import log_softmax, logsumexp
 
 from iknow.core.arrays import Floats, Ints
 from iknow.errors import InputError
-from iknow.evaluation.peers.peer import Observed
+from iknow.evaluation.peers.peer import Observed, Peer
 
 
-class Softmax:
+class Softmax(Peer):
     """Scores an answer by the logarithm of its softmax probability.
 
     Examples:
@@ -55,10 +55,6 @@ class Softmax:
     """
 
     name = "softmax"
-
-    def fit(self, training: Observed, validation: Observed) -> Self:
-        """Learn nothing from `training` and `validation`."""
-        return self
 
     def score(self, observed: Observed) -> Floats:
         """Return a score for each sample of `observed`, of shape (n,)."""
@@ -107,7 +103,7 @@ class TemperatureSoftmax:
         return log_probability(observed.logits / self.temperature_, observed.belief)
 
 
-class Energy:
+class Energy(Peer):
     """Scores an answer by the negative free energy of its logits.
 
     Examples:
@@ -116,10 +112,6 @@ class Energy:
     """
 
     name = "energy"
-
-    def fit(self, training: Observed, validation: Observed) -> Self:
-        """Learn nothing from `training` and `validation`."""
-        return self
 
     def score(self, observed: Observed) -> Floats:
         """Return a score for each sample of `observed`, of shape (n,)."""

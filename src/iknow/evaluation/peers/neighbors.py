@@ -16,23 +16,22 @@ Jiang and others, "To Trust Or Not To Trust A Classifier" (NeurIPS 2018):
 
     score = d_¬g / d_g
 
-Each class is its training samples without the share α of lowest density, those with the largest
-distance to their k-th nearest of the class (the sample itself is the first, as in the authors'
-code). The default α = 0 keeps all, as theirs. At d_g = 0 the score is inf if d_¬g > 0, else 1: the
-authors add 1e-12 to d_g, which differs only there.
+Each class is all its training samples, as by the authors' default, which leaves no share α of
+lowest density out. At d_g = 0 the score is inf if d_¬g > 0, else 1: the authors add 1e-12 to d_g,
+which differs only there.
 
 DkNN: do the nearest training samples of every layer agree with the answer, as usual?
 
 Papernot and McDaniel, "Deep k-Nearest Neighbors" (2018). The nonconformity of a sample with a class
 is the number of its k nearest training samples, summed over the layers, that are of other classes.
 The credibility of an answer is the share of calibration samples whose nonconformity with their true
-class is at least as large: a conformal p-value. Calibration samples are the validation data.
+class is at least as large: a conformal p-value.
 
 The paper's classifier answers with the most credible class; we score the model's own answer.
 Credibility falls in steps as nonconformity rises, so we return minus the nonconformity, which ranks
-samples the same way but tells some apart that are equally credible; `credibility` gives the paper's
-number. k = 75 is the paper's choice; with fewer training samples it is their number. Samples tied
-with the k-th neighbor all count, so the order of the training set does not matter.
+samples the same way but tells some apart that are equally credible, and needs no calibration. k =
+75 is the paper's choice; with fewer training samples it is their number. Samples tied with the k-th
+neighbor all count, so the order of the training set does not matter.
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from iknow.core.arrays import Bools, Floats, Ints
+from iknow.core.arrays import Floats
 from iknow.core.evidence import distances_for_and_against
-from iknow.core.text import as_real, as_whole
+from iknow.core.text import as_whole
 from iknow.evaluation.peers.peer import Layer, Observed
 from iknow.search.cells import CpuIndex
 from iknow.search.index import Index, IndexFactory
@@ -75,7 +74,7 @@ class KNNDistance:
         """Store the activations of `training`; `validation` does not matter."""
         points = unit(training.layer(self.layer))
         self._n_rows = len(points)
-        self._index = self.index(points, np.zeros(len(points), dtype=np.int64), 1)
+        self._index = _make(self.index, points)
         return self
 
     def score(self, observed: Observed) -> Floats:
@@ -96,8 +95,6 @@ class TrustScore:
 
     Args:
         layer: "hidden" or "input".
-        alpha: Share of each class's samples to leave out as outliers.
-        k: Which neighbor measures density.
         index: The index to search with, such as one on another device.
 
     Examples:
@@ -105,25 +102,15 @@ class TrustScore:
         True
     """
 
-    def __init__(
-        self,
-        layer: Layer = "hidden",
-        alpha: float = 0.0,
-        k: int = 10,
-        *,
-        index: IndexFactory = CpuIndex,
-    ) -> None:
+    def __init__(self, layer: Layer = "hidden", *, index: IndexFactory = CpuIndex) -> None:
         self.layer: Layer = layer
-        self.alpha = as_real(alpha, "alpha", "be at least 0 and below 1", lambda a: 0 <= a < 1)
-        self.k = as_whole(k, "k", "be a whole number >= 1")
         self.index = index
         self.name = f"Trust Score ({layer})"
 
     def fit(self, training: Observed, validation: Observed) -> Self:
-        """Store the dense part of `training`; `validation` does not matter."""
-        points, truth = training.layer(self.layer), training.truth()
-        kept = dense_rows(points, truth, self.k, self.alpha)
-        self._index = self.index(points[kept], truth[kept], training.n_classes)
+        """Store the activations of `training`; `validation` does not matter."""
+        points, n_classes = training.layer(self.layer), training.logits.shape[1]
+        self._index = self.index(points, training.truth(), n_classes)
         return self
 
     def score(self, observed: Observed) -> Floats:
@@ -133,18 +120,6 @@ class TrustScore:
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = other / own
         return np.where((own == 0) & (other == 0), 1.0, np.where(np.isinf(own), 0.0, ratio))
-
-
-def dense_rows(points: NDArray[Any], truth: Ints, k: int, alpha: float) -> Bools:
-    """Which samples to keep, of shape (n,): those not among their class's least dense."""
-    kept = np.ones(len(points), dtype=bool)
-    for code in np.unique(truth) if alpha > 0 else ():
-        rows = np.flatnonzero(truth == code)
-        index = CpuIndex(points[rows], np.zeros(len(rows), dtype=np.int64), 1)
-        nearest = min(k, len(rows))
-        radii = index.gather(points[rows], nearest).neighbor_distance(nearest)
-        kept[rows] = radii <= np.percentile(radii, 100 * (1 - alpha))
-    return kept
 
 
 ROUNDING = 1 + 1e-9  # two searches may measure the same distance in another order
@@ -158,8 +133,7 @@ class DkNN:
         index: The index to search with, such as one on another device.
 
     Examples:
-        >>> dknn = DkNN(k=5).fit(training, validation)
-        >>> bool((dknn.credibility(test) <= 1).all())
+        >>> bool((DkNN(k=5).fit(training, validation).score(test) <= 0).all())
         True
     """
 
@@ -170,55 +144,41 @@ class DkNN:
         self.index = index
 
     def fit(self, training: Observed, validation: Observed) -> Self:
-        """Store the activations of `training`, and calibrate on `validation`."""
-        truth = training.truth()
-        self._layers = {
-            name: _Layer(training, name, truth, self.k, self.index) for name in training.layers
-        }
-        nonconformity = self._nonconformity(validation, validation.truth())
-        self._calibration = np.sort(nonconformity)
+        """Store the activations of `training`; `validation` does not matter."""
+        self._layers = [_Layer(training, name, self.k, self.index) for name in training.layers]
         return self
 
     def score(self, observed: Observed) -> Floats:
         """Return a score for each sample of `observed`, of shape (n,)."""
-        return -self._nonconformity(observed, observed.belief)
-
-    def credibility(self, observed: Observed) -> Floats:
-        """Return the credibility of each answer in `observed`, in [0, 1], of shape (n,)."""
-        found = self._nonconformity(observed, observed.belief)
-        below = np.searchsorted(self._calibration, found, side="left")
-        return 1.0 - below / len(self._calibration)
-
-    def _nonconformity(self, observed: Observed, codes: Ints) -> Floats:
-        counts = [layer.others(observed, codes) for layer in self._layers.values()]
-        total: Floats = np.sum(counts, axis=0)
-        return total
+        others: Floats = np.sum([layer.others(observed) for layer in self._layers], axis=0)
+        return -others
 
 
 class _Layer:
     """The training activations of a layer: all together, and class by class."""
 
-    def __init__(
-        self, training: Observed, name: Layer, truth: Ints, k: int, index: IndexFactory
-    ) -> None:
-        points = training.layer(name)
+    def __init__(self, training: Observed, name: Layer, k: int, index: IndexFactory) -> None:
+        points, truth = training.layer(name), training.truth()
         self.name: Layer = name
         self.k = min(k, len(points))
         self.whole = _make(index, points)
-        self.classes = {int(code): _make(index, points[truth == code]) for code in np.unique(truth)}
-        self.counts = {int(code): int((truth == code).sum()) for code in np.unique(truth)}
+        codes, counts = np.unique(truth, return_counts=True)
+        self.classes = {
+            code: (_make(index, points[truth == code]), min(self.k, count))
+            for code, count in zip(codes.tolist(), counts.tolist(), strict=True)
+        }
 
-    def others(self, observed: Observed, codes: Ints) -> Floats:
-        """How many of each sample's k nearest are not of its class in `codes`, of shape (n,)."""
+    def others(self, observed: Observed) -> Floats:
+        """How many of each sample's k nearest are not of its believed class, of shape (n,)."""
         queries = observed.layer(self.name)
         reach = self.whole.gather(queries, self.k).neighbor_distance(self.k) * ROUNDING
         others = np.full(len(queries), float(self.k))
-        for code, index in self.classes.items():
-            rows = np.flatnonzero(codes == code)
-            near = index.gather(queries[rows], min(self.k, self.counts[code])).neighbor_distances
+        for code, (index, k) in self.classes.items():
+            rows = np.flatnonzero(observed.belief == code)
+            near = index.gather(queries[rows], k).neighbor_distances
             others[rows] -= (near <= reach[rows, None]).sum(axis=1)
         return others
 
 
-def _make(index: IndexFactory, points: Floats) -> Index:
+def _make(index: IndexFactory, points: NDArray[Any]) -> Index:
     return index(points, np.zeros(len(points), dtype=np.int64), 1)

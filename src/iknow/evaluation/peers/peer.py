@@ -26,7 +26,7 @@ class Observed:
         labels: The truth as class codes, of shape (n,), if it is known.
 
     Examples:
-        >>> Observed(np.zeros((2, 3)), None, np.eye(2), np.array([0, 1])).n_classes
+        >>> len(Observed(np.zeros((2, 3)), None, np.eye(2), np.array([0, 1])))
         2
     """
 
@@ -51,10 +51,6 @@ class Observed:
 
     def __getitem__(self, rows: Any) -> Observed:
         return Observed(*(None if v is None else v[rows] for v in vars(self).values()))  # type: ignore[arg-type]
-
-    @property
-    def n_classes(self) -> int:
-        return int(self.logits.shape[1])
 
     @property
     def layers(self) -> tuple[Layer, ...]:
@@ -85,7 +81,8 @@ class Peer(Protocol):
         """What tables call it."""
 
     def fit(self, training: Observed, validation: Observed) -> Self:
-        """Learn from `training` and `validation` samples, both labeled."""
+        """Learn from `training` and `validation` samples, both labeled; by default, nothing."""
+        return self
 
     def score(self, observed: Observed) -> Floats:
         """Return a score for each sample of `observed`, of shape (n,)."""
