@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
 from iknow.errors import InputError
-from iknow.evaluation.risk import augrc, augrc_of_many, risk_coverage
+from iknow.evaluation.risk import augrc_of_many, risk_coverage
 
 samples = st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=1, max_size=30).map(
     lambda pairs: (
@@ -43,7 +43,7 @@ def test_the_area_by_all_pairs(sample):
                 total += (scores[missed] > scores[threshold]) + 0.5 * (
                     scores[missed] == scores[threshold]
                 )
-    assert augrc(scores, wrong) == pytest.approx(total / n**2)
+    assert risk_coverage(scores, wrong).area == pytest.approx(total / n**2)
 
 
 @given(samples.filter(lambda sample: 0 < sample[1].sum() < len(sample[1])))
@@ -53,14 +53,16 @@ def test_the_area_by_the_papers_formula(sample):
     accuracy = 1 - wrong.mean()
     auroc = roc_auc_score(~wrong, scores)
     expected = (1 - auroc) * accuracy * (1 - accuracy) + (1 - accuracy) ** 2 / 2
-    assert augrc(scores, wrong) == pytest.approx(expected)
+    assert risk_coverage(scores, wrong).area == pytest.approx(expected)
 
 
 @given(samples, st.integers(0, 2**32 - 1))
 def test_the_order_of_samples_does_not_matter(sample, seed):
     scores, wrong = sample
     order = np.random.default_rng(seed).permutation(len(scores))
-    assert augrc(scores[order], wrong[order]) == pytest.approx(augrc(scores, wrong))
+    assert risk_coverage(scores[order], wrong[order]).area == pytest.approx(
+        risk_coverage(scores, wrong).area
+    )
 
 
 @given(samples, st.integers(0, 2**32 - 1))
@@ -70,22 +72,22 @@ def test_a_weight_is_a_number_of_copies(sample, seed):
     weights[:, 0] += 1  # at least one sample
     areas = augrc_of_many(scores, wrong, weights.astype(float))
     for row, area in zip(weights, areas, strict=True):
-        assert area == pytest.approx(augrc(np.repeat(scores, row), np.repeat(wrong, row)))
-        assert area == pytest.approx(augrc(scores, wrong, row.astype(float)))
+        assert area == pytest.approx(
+            risk_coverage(np.repeat(scores, row), np.repeat(wrong, row)).area
+        )
+        assert area == pytest.approx(risk_coverage(scores, wrong, row.astype(float)).area)
 
 
-def test_selective_risk_is_the_share_wrong_of_those_asserted():
+def test_a_curve_is_thinned_to_even_coverages():
     curve = risk_coverage(np.array([3.0, 2.0, 1.0, 0.0]), np.array([False, True, False, True]))
-    np.testing.assert_allclose(curve.selective_risk, [np.nan, 0, 1 / 2, 1 / 3, 1 / 2])
-    assert curve.at(0.5) == pytest.approx(0.25)
-    assert curve.at(0.625) == pytest.approx(0.25)
-    assert curve.thinned(3).coverage.tolist() == [0, 0.5, 1]
+    np.testing.assert_allclose(curve.thinned(3).coverage, [0, 0.5, 1])
+    np.testing.assert_allclose(curve.thinned(3).risk, [0, 0.25, 0.5])
 
 
 def test_the_best_and_the_worst_order():
     wrong = np.arange(10) < 3
-    assert augrc(-wrong.astype(float), wrong) == pytest.approx(0.3**2 / 2)
-    assert augrc(wrong.astype(float), wrong) == pytest.approx(0.3 - 0.3**2 / 2)
+    assert risk_coverage(-wrong.astype(float), wrong).area == pytest.approx(0.3**2 / 2)
+    assert risk_coverage(wrong.astype(float), wrong).area == pytest.approx(0.3 - 0.3**2 / 2)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from iknow.evaluation.curves import (
 )
 from iknow.evaluation.metrics import Evaluation, evaluate
 from iknow.evaluation.perturbations import add_gaussian, add_uniform
-from iknow.evaluation.risk import RiskCoverage, augrc, coverage_at, risk_coverage
+from iknow.evaluation.risk import RiskCoverage, coverage_at, risk_coverage
 
 if TYPE_CHECKING:
     from iknow.evaluation.plots import *  # noqa: F403
@@ -32,7 +32,6 @@ __all__ = [
     "RobustCurve",
     "add_gaussian",
     "add_uniform",
-    "augrc",
     "compare",
     "coverage_at",
     "evaluate",

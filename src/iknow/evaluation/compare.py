@@ -24,6 +24,7 @@ what they share cancels in their differences and does not in their means.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -41,7 +42,6 @@ from iknow.evaluation.peers import Observed, Peer, Softmax, default_peers
 from iknow.evaluation.perturbations import PERTURBATIONS, Perturbation
 from iknow.evaluation.risk import (
     RiskCoverage,
-    Threshold,
     augrc_of_many,
     certify_threshold,
     match_coverage,
@@ -102,15 +102,8 @@ def compare(
         asker.score(name, X, truth, own=own)
         for name, X, truth, own in _all_sets(training[0], test, perturbations, sets, random_state)
     ]
-    return tabulate(
-        asker.methods,
-        clean,
-        scored,
-        coverages=tuple(float(coverage) for coverage in coverages),
-        accuracy=accuracy,
-        confidence=confidence,
-        random_state=random_state,
-    )
+    shares = tuple(float(coverage) for coverage in coverages)
+    return _tabulate(asker.methods, clean, scored, shares, accuracy, confidence, random_state)
 
 
 class _Asker:
@@ -316,23 +309,10 @@ class Scored:
     own: bool = False
 
 
-@dataclass(frozen=True, eq=False)
-class _Figures:
-    """One set's figures, and the same resampled, with the resamples along the first axis."""
-
-    wrong: Floats
-    wrong_drawn: Floats
-    asserted: Floats
-    augrc: Floats
-    augrc_drawn: Floats
-    curves: list[RiskCoverage]
-
-
-def tabulate(
+def _tabulate(
     methods: tuple[str, ...],
     clean: Scored,
     scored: Sequence[Scored],
-    *,
     coverages: tuple[float, ...],
     accuracy: float,
     confidence: float,
@@ -342,95 +322,50 @@ def tabulate(
     rng, test = np.random.default_rng(random_state), scored[0]
     limits = [[match_coverage(row, coverage) for coverage in coverages] for row in clean.scores]
     weights = draw_weights(len(test.wrong), rng)
-    found = []
-    for each in scored:
+    shape = len(methods), len(scored), len(coverages)
+    wrong, asserted, areas = np.empty(shape), np.empty(shape), np.empty(shape[:2])
+    wrong_drawn, areas_drawn = np.empty((RESAMPLES, *shape)), np.empty((RESAMPLES, *shape[:2]))
+    curves: dict[str, dict[str, RiskCoverage]] = {each.name: {} for each in scored}
+    for s, each in enumerate(scored):
         drawn = weights if each.own else draw_weights(len(each.wrong), rng)
-        found.append(_measure(each, drawn, test, weights, limits))
-    certified, by_mapie = _certify(methods, clean, test, accuracy, confidence, random_state)
-    wrong_drawn = np.stack([each.wrong_drawn for each in found], axis=2)
-    augrc_drawn = np.stack([each.augrc_drawn for each in found], axis=2)
+        parts, masses = ([each], [drawn]) if each is test else ([test, each], [weights, drawn])
+        mass = join([np.ones((1, len(part.wrong))) for part in parts])[0]
+        mass_drawn, missed = join(masses), np.concatenate([part.wrong for part in parts])
+        for m, method in enumerate(methods):
+            taken = np.stack([limit.asserts(each.scores[m]) for limit in limits[m]])
+            asserted[m, s] = taken.mean(axis=1)
+            taken = taken * each.wrong  # (n_coverages, n)
+            wrong[m, s] = taken.mean(axis=1)
+            wrong_drawn[:, m, s] = drawn @ taken.T / len(each.wrong)
+            scores = np.concatenate([part.scores[m] for part in parts])
+            curve = risk_coverage(scores, missed, mass)
+            areas[m, s] = curve.area
+            areas_drawn[:, m, s] = augrc_of_many(scores, missed, mass_drawn)
+            curves[each.name][method] = curve.thinned(POINTS)
+    goal: Any = {"accuracy": accuracy, "confidence": confidence, "random_state": random_state}
+    certified = [certify_threshold(row, clean.wrong, **goal) for row in clean.scores]
+    by_mapie = None
+    if Softmax.name in methods:
+        m = methods.index(Softmax.name)
+        with suppress(MissingExtraError):
+            limit = certify_by_mapie(clean.scores[m], clean.wrong, **goal)
+            by_mapie = float((test.scores[m] >= limit).mean())
     return Comparison(
         methods=methods,
         sets=tuple(each.name for each in scored),
         coverages=coverages,
-        wrong=np.stack([each.wrong for each in found], axis=1),
+        wrong=wrong,
         wrong_between=interval(wrong_drawn, confidence),
         mean_between=interval(wrong_drawn.mean(axis=2), confidence),
-        asserted=np.stack([each.asserted for each in found], axis=1),
-        augrc=np.stack([each.augrc for each in found], axis=1),
-        augrc_between=interval(augrc_drawn, confidence),
-        augrc_mean_between=interval(augrc_drawn.mean(axis=2), confidence),
-        certified=certified,
+        asserted=asserted,
+        augrc=areas,
+        augrc_between=interval(areas_drawn, confidence),
+        augrc_mean_between=interval(areas_drawn.mean(axis=2), confidence),
+        certified=(test.scores >= np.array(certified)[:, None]).mean(axis=1),
         certified_by_mapie=by_mapie,
         errors=np.array([each.wrong.mean() for each in scored]),
         sizes=tuple(len(each.wrong) for each in scored),
         accuracy=accuracy,
         confidence=confidence,
-        curves={
-            each.name: dict(zip(methods, figures.curves, strict=True))
-            for each, figures in zip(scored, found, strict=True)
-        },
-    )
-
-
-def _measure(
-    each: Scored, drawn: Floats, test: Scored, weights: Floats, limits: list[list[Threshold]]
-) -> _Figures:
-    """The figures of a set. drawn, weights: of the resamples of it and of the test data."""
-    n_samples = len(each.wrong)
-    asserted, missed = [], []
-    for line, row in zip(limits, each.scores, strict=True):
-        taken = np.stack([limit.asserts(row) for limit in line])  # (n_coverages, n)
-        asserted.append(taken.mean(axis=1))
-        missed.append(taken * each.wrong)
-    curves, areas, areas_drawn = [], [], []
-    parts = [each] if each is test else [test, each]
-    mass = join([np.ones((1, len(part.wrong))) for part in parts])[0]
-    mass_drawn = join([drawn] if each is test else [weights, drawn])
-    wrong = np.concatenate([part.wrong for part in parts])
-    for method in range(len(limits)):
-        scores = np.concatenate([part.scores[method] for part in parts])
-        curve = risk_coverage(scores, wrong, mass)
-        areas.append(curve.area)
-        areas_drawn.append(augrc_of_many(scores, wrong, mass_drawn))
-        curves.append(curve.thinned(POINTS))
-    return _Figures(
-        wrong=np.stack([line.mean(axis=1) for line in missed]),
-        wrong_drawn=np.stack([drawn @ line.T / n_samples for line in missed], axis=1),
-        asserted=np.stack(asserted),
-        augrc=np.array(areas),
-        augrc_drawn=np.stack(areas_drawn, axis=1),
         curves=curves,
     )
-
-
-def _certify(
-    methods: tuple[str, ...],
-    clean: Scored,
-    test: Scored,
-    accuracy: float,
-    confidence: float,
-    random_state: int,
-) -> tuple[Floats, float | None]:
-    """The certified coverage of each method, and of softmax by MAPIE if that is installed."""
-    shares = []
-    for row, asked in zip(clean.scores, test.scores, strict=True):
-        limit = certify_threshold(
-            row, clean.wrong, accuracy=accuracy, confidence=confidence, random_state=random_state
-        )
-        shares.append(float((asked >= limit).mean()))
-    by_mapie = None
-    if Softmax.name in methods:
-        place = methods.index(Softmax.name)
-        try:
-            limit = certify_by_mapie(
-                clean.scores[place],
-                clean.wrong,
-                accuracy=accuracy,
-                confidence=confidence,
-                random_state=random_state,
-            )
-            by_mapie = float((test.scores[place] >= limit).mean())
-        except MissingExtraError:
-            pass
-    return np.array(shares), by_mapie

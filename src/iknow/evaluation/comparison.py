@@ -102,8 +102,10 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values, ready for JSON."""
-        values = {name: value for name, value in vars(self).items() if name != "curves"}
-        plain = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in values.items()}
+        plain = {
+            name: value.tolist() if isinstance(value, np.ndarray) else value
+            for name, value in vars(self).items()
+        }
         curves = {
             name: {
                 method: {"coverage": each.coverage.tolist(), "risk": each.risk.tolist()}
@@ -130,7 +132,17 @@ class Comparison:
         return f"Comparison of {len(self.methods)} methods on {len(self.sets)} sets"
 
     def _repr_html_(self) -> str:
-        return comparison_card(self)
+        drawings = "".join(draw_set(name, lines) for name, lines in self.curves.items())
+        return card(
+            heading("Comparison", f"of {len(self.methods)} methods"),
+            paragraphs([summary_title(self)]),
+            _markup(summary_rows(self)),
+            paragraphs([set_title(self)]),
+            _markup(set_rows(self)),
+            paragraphs([CURVES]),
+            f'<div style="display:flex;flex-wrap:wrap;gap:8px">{drawings}</div>',
+            paragraphs(remarks(self, best="Bold")),
+        )
 
     @property
     def middle(self) -> float:
@@ -153,40 +165,38 @@ def set_title(comparison: Comparison) -> str:
 
 def summary_rows(comparison: Comparison) -> list[list[str]]:
     """Headings, then a row per method: mean wrong at each coverage, AUGRC, certified coverage."""
-    rows = [["method", *(f"at {c:.4g} " for c in comparison.coverages), "AUGRC "]]
-    rows[0].append("certified ")
-    wrong = [
-        mark_best(column, [percent(value) for value in column])
-        for column in comparison.mean_wrong.T
+    columns = [mark_best(values, map(percent, values)) for values in comparison.mean_wrong.T]
+    areas, certified = comparison.mean_augrc, comparison.certified
+    columns.append(mark_best(areas, [f"{area:.3f}" for area in areas]))
+    columns.append(mark_best(-certified, map(_share, certified)))
+    coverages = [f"at {coverage:.4g} " for coverage in comparison.coverages]
+    rows = [
+        ["method", *coverages, "AUGRC ", "certified "],
+        *map(list, zip(comparison.methods, *columns, strict=True)),
     ]
-    areas = mark_best(comparison.mean_augrc, [f"{area:.3f}" for area in comparison.mean_augrc])
-    shares = [percent(share) if share else "none" for share in comparison.certified]
-    marked = mark_best(-comparison.certified, shares)
-    for m, method in enumerate(comparison.methods):
-        rows.append([method, *(column[m] for column in wrong), areas[m], marked[m]])
-    if comparison.certified_by_mapie is not None:
-        share = comparison.certified_by_mapie
-        blank = [""] * (len(comparison.coverages) + 1)
-        rows.append(["softmax by MAPIE", *blank, f"{percent(share) if share else 'none'} "])
+    if (share := comparison.certified_by_mapie) is not None:
+        rows.append(["softmax by MAPIE", *[""] * (len(coverages) + 1), f"{_share(share)} "])
     return rows
+
+
+def _share(certified: float) -> str:
+    return percent(certified) if certified else "none"
 
 
 def set_rows(comparison: Comparison) -> list[list[str]]:
     """Headings, then a row per method: what it asserts wrongly in each set; last, the model."""
-    place = comparison.coverages.index(comparison.middle)
-    columns = [
-        mark_best(values, [percent(value) for value in values])
-        for values in comparison.wrong[:, :, place].T
-    ]
+    wrong = comparison.wrong[:, :, comparison.coverages.index(comparison.middle)].T
+    columns = [mark_best(values, map(percent, values)) for values in wrong]
     return [
         ["method", *(f"{shown_name(name)} " for name in comparison.sets)],
-        *([method, *cells] for method, *cells in zip(comparison.methods, *columns, strict=True)),
+        *map(list, zip(comparison.methods, *columns, strict=True)),
         [MODEL, *(f"{percent(error)} " for error in comparison.errors)],
     ]
 
 
-def mark_best(values: Floats, cells: list[str]) -> list[str]:
+def mark_best(values: Floats, shown: Iterable[str]) -> list[str]:
     """Cells with a mark behind the smallest value, and behind those that read the same."""
+    cells = list(shown)
     best = cells[int(np.argmin(values))]
     return [f"{cell}{MARK if cell == best else ' '}" for cell in cells]
 
@@ -220,21 +230,6 @@ def align(rows: list[list[str]]) -> str:
 
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 224, 150, 44, 22, 26  # of a drawing and its margins
 POINTS = 61  # of a line: more cannot be seen
-
-
-def comparison_card(comparison: Comparison) -> str:
-    """The comparison as a card for notebooks."""
-    drawings = "".join(draw_set(name, lines) for name, lines in comparison.curves.items())
-    return card(
-        heading("Comparison", f"of {len(comparison.methods)} methods"),
-        paragraphs([summary_title(comparison)]),
-        _markup(summary_rows(comparison)),
-        paragraphs([set_title(comparison)]),
-        _markup(set_rows(comparison)),
-        paragraphs([CURVES]),
-        f'<div style="display:flex;flex-wrap:wrap;gap:8px">{drawings}</div>',
-        paragraphs(remarks(comparison, best="Bold")),
-    )
 
 
 CURVES = (

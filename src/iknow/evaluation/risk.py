@@ -8,7 +8,7 @@ Sort samples by a score, the most trusted first, and assert them in turn. At eac
 Both are shares of all samples, so the risk never falls as coverage grows, and the area under the
 curve is the AUGRC of Traub and others, "Overcoming Common Flaws in the Evaluation of Selective
 Classification Systems" (NeurIPS 2024): the average risk of an undetected error, between 0 and 1/2.
-The more usual selective risk is their quotient.
+The more usual selective risk is `risk / coverage`.
 
 A threshold asserts equal scores all together. Between two thresholds a share of them, drawn at
 random, gives the straight line between the two points; so curve, area and thresholds at a given
@@ -75,20 +75,9 @@ class RiskCoverage:
     risk: Floats
 
     @property
-    def selective_risk(self) -> Floats:
-        """The share wrong of those asserted, of shape (m,); NaN where nothing is asserted."""
-        shares = np.full(len(self.risk), np.nan)
-        np.divide(self.risk, self.coverage, out=shares, where=self.coverage > 0)
-        return shares
-
-    @property
     def area(self) -> float:
         """The area under the curve of generalized risk, AUGRC."""
         return float(np.trapezoid(self.risk, self.coverage))
-
-    def at(self, coverage: float) -> float:
-        """Return the share asserted and wrong when the share `coverage` is asserted."""
-        return float(np.interp(coverage, self.coverage, self.risk))
 
     def thinned(self, n_points: int) -> RiskCoverage:
         """Return the curve at `n_points` evenly spaced coverages, for drawing."""
@@ -109,35 +98,22 @@ def risk_coverage(scores: Floats, wrong: Bools, weights: Floats | None = None) -
         >>> curve.risk.round(2)
         array([0.  , 0.  , 0.  , 0.33])
     """
-    _check(scores, wrong)
-    order, ends = rank_ties(scores)
+    if scores.ndim != 1 or scores.shape != wrong.shape or len(scores) == 0:
+        raise InputError(
+            "scores and wrong must both have shape (n,), n >= 1; got "
+            f"{scores.shape} and {wrong.shape}"
+        )
+    if np.isnan(scores).any():
+        raise InputError(f"scores must be numbers; {int(np.isnan(scores).sum())} are NaN")
     mass = np.ones(len(scores)) if weights is None else weights
-    coverage, risk = _climb(mass[None, :], order, ends, wrong)
+    coverage, risk = _climb(scores, wrong, mass[None, :])
     return RiskCoverage(coverage[0], risk[0])
-
-
-def augrc(scores: Floats, wrong: Bools, weights: Floats | None = None) -> float:
-    """Compute the area under the generalized risk-coverage curve; the smaller, the better.
-
-    Args:
-        scores: The higher, the more to be trusted, of shape (n,).
-        wrong: Which answers are wrong, of shape (n,).
-        weights: How much each sample counts, of shape (n,). Default: all the same.
-
-    Examples:
-        >>> round(augrc(np.array([3.0, 2.0, 1.0]), np.array([False, False, True])), 4)
-        0.0556
-    """
-    return risk_coverage(scores, wrong, weights).area
 
 
 def augrc_of_many(scores: Floats, wrong: Bools, weights: Floats) -> Floats:
     """The AUGRC under each of several weightings, of shape (b,); weights: of shape (b, n)."""
-    order, ends = rank_ties(scores)
-    coverage, risk = _climb(weights, order, ends, wrong)
-    widths = np.diff(coverage, axis=1)
-    areas: Floats = (widths * (risk[:, 1:] + risk[:, :-1])).sum(axis=1) / 2
-    return areas
+    coverage, risk = _climb(scores, wrong, weights)
+    return np.asarray(np.trapezoid(risk, coverage))
 
 
 def rank_ties(scores: Floats) -> tuple[Ints, Ints]:
@@ -147,24 +123,15 @@ def rank_ties(scores: Floats) -> tuple[Ints, Ints]:
     return order, np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))
 
 
-def _climb(weights: Floats, order: Ints, ends: Ints, wrong: Bools) -> tuple[Floats, Floats]:
+def _climb(scores: Floats, wrong: Bools, weights: Floats) -> tuple[Floats, Floats]:
     """Coverage and risk from 0 on, for each row of weights, of shape (b, n_groups + 1)."""
+    order, ends = rank_ties(scores)
     mass = weights[:, order]
     total = mass.sum(axis=1, keepdims=True)
     asserted = np.cumsum(mass, axis=1)[:, ends] / total
     missed = np.cumsum(mass * wrong[order], axis=1)[:, ends] / total
     start = np.zeros((len(weights), 1))
     return np.hstack([start, asserted]), np.hstack([start, missed])
-
-
-def _check(scores: Floats, wrong: Bools) -> None:
-    if scores.ndim != 1 or scores.shape != wrong.shape or len(scores) == 0:
-        raise InputError(
-            "scores and wrong must both have shape (n,), n >= 1; got "
-            f"{scores.shape} and {wrong.shape}"
-        )
-    if np.isnan(scores).any():
-        raise InputError(f"scores must be numbers; {int(np.isnan(scores).sum())} are NaN")
 
 
 @dataclass(frozen=True)
