@@ -37,6 +37,7 @@ from iknow.core.rule import Rule
 from iknow.errors import InputError
 from iknow.evaluation.metrics import Figures, evaluate
 from iknow.explain.assessment import Assessment
+from iknow.selection.validation import count_from
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,17 +208,11 @@ def robust_curve(assessment: Assessment, y_true: Any = None) -> RobustCurve:
     ik: Bools = assessment.assertion == Assertion.IK
     certified = assessment.robust_radius
     radii = np.unique(np.append(certified[ik & np.isfinite(certified)], 0.0))
-    right = None
+    grid, right = np.append(radii, np.inf), None
     if y_true is not None:
         evaluate(assessment, y_true)  # refuses labels that do not fit
-        right = _count_robust(certified[ik & (assessment.belief == np.asarray(y_true))], radii)
-    return RobustCurve(radii, _count_robust(certified[ik], radii), right, len(assessment))
-
-
-def _count_robust(certified: Floats, radii: Floats) -> Ints:
-    """How many are certified for at least each radius, and for more than all of them."""
-    fewer = np.searchsorted(np.sort(certified), radii, side="left")
-    return len(certified) - np.append(fewer, np.isfinite(certified).sum())
+        right = count_from(certified[ik & (assessment.belief == np.asarray(y_true))], grid)
+    return RobustCurve(radii, count_from(certified[ik], grid), right, len(assessment))
 
 
 Limits = tuple[float, float]

@@ -225,7 +225,7 @@ MOST_COUNTED = 10  # classes: with more, counts in the cells would be too small 
 FAINTEST = 0.3  # the strength of a cell with a single sample, which must be seen
 LUMINANCE = np.array([0.2126, 0.7152, 0.0722])
 WRONG = CLASS_COLORS[1]
-GRAY = "#999999"
+FRAME = "#999999"
 EVERYTHING = "all"
 
 
@@ -272,10 +272,10 @@ def _draw_block(
         shades, extent=(x - 0.5, x + width - 0.5, y + height - 0.5, y - 0.5),
         interpolation="nearest",
     )  # fmt: skip
-    frame: dict[str, Any] = {"fill": False, "edgecolor": GRAY, "linewidth": 0.6}
+    frame: dict[str, Any] = {"fill": False, "edgecolor": FRAME, "linewidth": 0.6}
     axes.add_patch(Rectangle((x - 0.5, y - 0.5), width, height, **frame))
     if width > height:  # what the classifier has never heard of
-        axes.plot([x + height - 0.5] * 2, [y - 0.5, y + height - 0.5], color=GRAY, linewidth=0.6)
+        axes.plot([x + height - 0.5] * 2, [y - 0.5, y + height - 0.5], color=FRAME, linewidth=0.6)
     if max(height, width) > MOST_COUNTED:
         return
     size = min(letter_size(axes), 9.0 - 0.4 * max(height, width))
