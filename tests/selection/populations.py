@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from iknow.core.quorum import Contrast
-from iknow.selection.guarantee import Candidate
+from iknow.selection.selection import Candidate
 from iknow.selection.validation import Validation
 
 

@@ -13,10 +13,11 @@ from iknow.core.rule import has_k
 from iknow.errors import InputError, MissingExtraError, SelectionError
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 from iknow.selection import Selection, select, tunes_for_coverage
-from iknow.selection.coverage import search_range
 from iknow.selection.exact import cells, depth
 from iknow.selection.exact.boxes import make_objective
-from iknow.selection.selection import record_selection
+from iknow.selection.search import search_range
+from iknow.selection.selection import Candidate, record_choice
+from iknow.selection.validation import Validation
 
 RULES_WITH_A_RADIUS = [Ball, BallElseNearest, BallWithNearest]
 RULES_WITH_A_K = [BallElseNearest, BallWithNearest]
@@ -359,13 +360,8 @@ def test_an_accuracy_of_nothing_survives_json_as_null(evidence_of):
 
 
 def test_the_accuracy_of_neighborhoods_that_know_nothing_is_nan(evidence_of):
-    record = record_selection(
-        {"a": evidence_of([[2.0, 3.0]])},
-        np.array([0]),
-        np.array([0]),
-        {"a": Ball(1)},
-        method="given",
-    )
+    part = Validation({"a": evidence_of([[2.0, 3.0]])}, np.array([0]), np.array([0]))
+    record = record_choice(part, Candidate({"a": Ball(1)}), "given")
     assert record.coverage == 0.0
     assert np.isnan(record.accuracy)
     assert record.accuracy_outside == 1.0

@@ -13,7 +13,8 @@ from iknow.errors import InputError, SelectionError
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 from iknow.selection import certify, guarantee
 from iknow.selection.exact import depth
-from iknow.selection.guarantee import Candidate, _Test, least_samples, rank, samples_needed
+from iknow.selection.guarantee import _Test, least_samples, rank, samples_needed
+from iknow.selection.selection import Candidate
 from iknow.selection.validation import Validation
 
 RULES = [(Ball, None), (BallElseNearest, 3), (BallWithNearest, 2), (RelativeBall, None)]

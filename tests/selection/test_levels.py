@@ -13,6 +13,7 @@ from scipy.stats import binomtest
 
 from iknow.core.quorum import Contrast
 from iknow.errors import InputError, SelectionError
+from iknow.selection import Goal
 from iknow.selection import levels as level_choice
 from iknow.selection.levels import (
     certify_level,
@@ -160,14 +161,8 @@ class Outcome:
             if reference is not None:
                 others = without_labels(part if reference == "same" else population.draw(rng, 50))
             try:
-                selection = certify_level(
-                    part,
-                    others,
-                    accuracy=target,
-                    confidence=confidence,
-                    random_state=seed,
-                    **options,
-                )
+                goal = Goal(accuracy=target, confidence=confidence, random_state=seed, **options)
+                selection = certify_level(part, others, goal)
             except SelectionError:
                 continue
             self.issued += 1
@@ -203,7 +198,7 @@ def test_the_sequence_does_not_start_where_too_few_samples_certify():
     population = leveled(np.full(2000, 0.03))
     for seed in range(8):
         part = draw(population, 300, seed)
-        found = certify_level(part, None, accuracy=0.7, confidence=0.7, random_state=seed)
+        found = certify_level(part, None, Goal(accuracy=0.7, confidence=0.7, random_state=seed))
         assert found.coverage > 0.8
 
 
@@ -261,7 +256,7 @@ def test_labels_of_the_samples_that_certify_do_not_move_the_path(
         part = replace(whole, y_true=np.where(flipped, 1 - whole.y_true, whole.y_true))
         options = {"accuracy": 0.8, "confidence": 0.9, "random_state": 5}
         try:
-            found = certify_level(part, others, each_class=each_class, **options)
+            found = certify_level(part, others, Goal(each_class=each_class, **options))
             outcomes.append(found.certificate.errors)
         except SelectionError:
             outcomes.append(None)
@@ -274,22 +269,22 @@ def test_labels_of_the_samples_that_certify_do_not_move_the_path(
 def test_given_reference_samples_lay_the_path_and_need_no_labels():
     population = leveled(np.linspace(0, 0.2, 400))
     whole, others = draw(population, 600), without_labels(draw(population, 90, seed=1))
-    found = certify_level(whole, others, accuracy=0.9, confidence=0.9)
+    found = certify_level(whole, others, Goal(accuracy=0.9, confidence=0.9))
     assert found.levels.n_samples == 90
-    assert certify_level(whole, None, accuracy=0.9, confidence=0.9).levels.n_samples == 120
+    assert certify_level(whole, None, Goal(accuracy=0.9, confidence=0.9)).levels.n_samples == 120
     assert found.certificate.n_samples == 480
 
 
 def test_too_few_samples_are_refused_before_any_test():
     part = draw(leveled(np.zeros(50)), 20)
     with pytest.raises(SelectionError, match=r"takes at least 299 IK samples without an error"):
-        certify_level(part, None, accuracy=0.99)
+        certify_level(part, None, Goal(accuracy=0.99))
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 40])
 def test_without_a_goal_few_samples_are_matched_with_a_note(n):
     part = draw(leveled(np.zeros(500)), n)
-    found = choose_usual(part, None, 0.95)
+    found = choose_usual(part, None, Goal())
     assert found.coverage == pytest.approx(0.75, abs=1 / n)
     assert found.certificate is None
     assert "too few samples" in found.note
@@ -297,7 +292,7 @@ def test_without_a_goal_few_samples_are_matched_with_a_note(n):
 
 def test_without_a_goal_many_samples_certify_a_tenth_of_the_models_errors():
     part = draw(leveled(np.repeat([0.0, 0.4], [300, 100])), 4000)
-    found = choose_usual(part, None, 0.95)
+    found = choose_usual(part, None, Goal())
     first, _ = split(part, 0)
     assert found.certificate.accuracy == pytest.approx(1 - first.wrong.mean() / 10, abs=2e-4)
     assert found.certificate.bound >= found.certificate.accuracy
@@ -422,7 +417,7 @@ def test_a_layer_left_out_has_no_say(goal):
     elif goal == "false alarm":
         found = limit_false_alarm(part, draw(population, 300, seed=1), 0.3)
     else:
-        found = certify_level(part, None, accuracy=0.9, confidence=0.9)
+        found = certify_level(part, None, Goal(accuracy=0.9, confidence=0.9))
     assert list(found.left_out) == ["layer2"]
     assert set(found.neighborhoods) == set(found.levels.layers) == {"layer0", "layer1"}
     assert found.coverage > 0.5

@@ -1,12 +1,11 @@
 """Selection: validation evidence → neighborhoods. Works on evidence, never on a model."""
 
 from iknow.rules.nearest import match_k
-from iknow.selection.coverage import match_coverage, match_threshold, select, tunes_for_coverage
 from iknow.selection.goal import Goal
 from iknow.selection.guarantee import certify
-from iknow.selection.method import choose
+from iknow.selection.method import choose, match_coverage, select, tunes_for_coverage
 from iknow.selection.selection import Certificate, Selection
-from iknow.selection.validation import check_unseen
+from iknow.selection.validation import check_unseen, match_threshold
 from iknow.selection.watch import Watch, make_watch
 
 __all__ = [

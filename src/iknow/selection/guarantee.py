@@ -37,15 +37,15 @@ Nothing that finds and ranks candidates sees the samples that certify; the promi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
 import numpy as np
 from scipy.stats import beta, binom
 
-from iknow.core.arrays import Bools, Floats, Ints, Labels
+from iknow.core.arrays import Floats, Ints, Labels
 from iknow.core.rule import Rule, axes_of, has_k
 from iknow.core.text import as_real
 from iknow.errors import InputError, SelectionError
@@ -54,11 +54,11 @@ from iknow.selection.exact.boxes import make_objective
 from iknow.selection.exact.cells import Deadline
 from iknow.selection.exact.depth import NothingFoundError, deepest_point
 from iknow.selection.selection import (
+    Candidate,
     Certificate,
     Selection,
     ValidationEvidence,
-    find_known,
-    record_selection,
+    record_choice,
 )
 from iknow.selection.validation import SHARE_TO_CHOOSE, Validation, check_validation, split
 
@@ -167,8 +167,7 @@ def certify(
         >>> print(f"at least {sure.certificate.bound:.3f} on {sure.coverage:.2f}")
         at least 0.914 on 0.76
     """
-    data = evidence, belief, y_true
-    check_validation(*data)
+    check_validation(evidence, belief, y_true)
     if not axes_of(rule):
         able = ", ".join(name for name, each in RULES.items() if axes_of(each))
         raise SelectionError(
@@ -176,19 +175,14 @@ def certify(
         )
     if has_k(rule) and k is None:
         raise InputError(f"{rule.__name__} needs k, the number of neighbors; got None")
-    first, second = split(Validation(*data), random_state)
+    whole = Validation(evidence, belief, y_true)
+    first, second = split(whole, random_state)
     least = check_enough(second, each_class, accuracy, confidence)
     eligible = find_eligible(second, least) if each_class else None
     settings, proven = find_candidates(first, rule, k, time_limit)
     ranked = rank(settings, first, eligible, accuracy, least / len(second))
     best, certificate = try_in_turn(ranked, second, accuracy, confidence, classes, proven)
-    return record_selection(
-        *data,
-        best.neighborhoods,
-        method="certified",
-        certificate=certificate,
-        knowable=best.classes,
-    )
+    return record_choice(whole, best, "certified", certificate=certificate)
 
 
 def try_in_turn(
@@ -333,37 +327,6 @@ PRICES = (0, 1, 2, 3, 4, 6, 8, 11, 16, 22, 32, 45, 64, 100, 200, 500, 1000)
 
 CAUTION = (0.01, 0.03, 0.1, 0.2, 0.35, 0.6, 1.0)
 """Limits on the p-values of the classes to take, from only the sure ones to all."""
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A setting and the codes of the classes to certify one by one; None for all at once.
-
-    least_confidence: below which the model's confidence makes a sample IMK. level: see
-    `iknow.core.level`, if the setting is on a path.
-    """
-
-    neighborhoods: Mapping[str, Rule]
-    classes: tuple[int, ...] | None = None
-    least_confidence: float = -np.inf
-    level: float | None = None
-
-    def find_known(self, part: Validation) -> Bools:
-        """Which samples are IK, of shape (n,)."""
-        used = {layer: part.evidence[layer] for layer in self.neighborhoods}
-        known = find_known(used, part.belief, self.neighborhoods, self.classes)  # type: ignore[arg-type]
-        if part.confidence is None or np.isneginf(self.least_confidence):
-            return known
-        return known & (part.confidence >= self.least_confidence)
-
-    def count(self, part: Validation) -> tuple[Ints, Ints]:
-        """IK samples and errors among them: of all, or of each class; of shape (1,) or (m,)."""
-        known = self.find_known(part)
-        wrong = known & part.wrong
-        if self.classes is None:
-            return np.array([known.sum()]), np.array([wrong.sum()])
-        group, size = np.searchsorted(self.classes, part.belief), len(self.classes)
-        return np.bincount(group[known], minlength=size), np.bincount(group[wrong], minlength=size)
 
 
 def find_candidates(

@@ -41,10 +41,9 @@ from iknow.core.quorum import find_contrast, quorum_of
 from iknow.errors import InputError, SelectionError
 from iknow.metrics.metric import LEAVES
 from iknow.rules import RelativeBall
-from iknow.selection.coverage import match_threshold
+from iknow.selection.goal import Goal
 from iknow.selection.guarantee import (
     STEPS,
-    Candidate,
     check_enough,
     find_eligible,
     first_to_test,
@@ -53,8 +52,14 @@ from iknow.selection.guarantee import (
     rank,
     try_in_turn,
 )
-from iknow.selection.selection import Certificate, Selection, mean_or_nan
-from iknow.selection.validation import Validation, count_from, count_shared, split
+from iknow.selection.selection import Candidate, Selection, record_choice
+from iknow.selection.validation import (
+    Validation,
+    count_from,
+    count_shared,
+    match_threshold,
+    split,
+)
 from iknow.selection.watch import Watch, make_watch
 
 MOST_REFERENCES = 100_000
@@ -131,7 +136,7 @@ def match_level(
     apart = reference is not part and not count_shared(part, reference)
     watch = watch_part(levels, part) if apart else None
     chosen = candidate_at(levels, level)
-    return record_level(part, levels, chosen, left_out, "matched", watch=watch)
+    return record_choice(part, chosen, "matched", levels=levels, left_out=left_out, watch=watch)
 
 
 def limit_false_alarm(
@@ -165,13 +170,12 @@ def limit_false_alarm(
             "they are stranger than all reference samples: ask for a higher rate, or give more "
             "reference samples"
         )
-    chosen = candidate_at(levels, level)
-    return record_level(
+    return record_choice(
         part,
-        levels,
-        chosen,
-        left_out,
+        candidate_at(levels, level),
         "false alarm",
+        levels=levels,
+        left_out=left_out,
         false_alarm=float(false_alarm),
         watch=watch_part(levels, part),
     )
@@ -191,41 +195,6 @@ def _check_apart(part: Validation, reference: Validation) -> None:
         )
 
 
-def record_level(
-    part: Validation,
-    levels: Levels,
-    chosen: Candidate,
-    left_out: Mapping[str, str],
-    method: str,
-    *,
-    certificate: Certificate | None = None,
-    false_alarm: float | None = None,
-    watch: Watch | None = None,
-) -> Selection:
-    """The record of a chosen level, measured by applying it; accuracies are NaN without labels."""
-    known = chosen.find_known(part)
-    right = np.empty(0, dtype=bool) if part.y_true is None else ~part.wrong
-    inside, outside = (right[known], right[~known]) if len(right) else (right, right)
-    return Selection(
-        neighborhoods=dict(chosen.neighborhoods),
-        coverage=float(known.mean()),
-        accuracy=mean_or_nan(inside),
-        accuracy_outside=mean_or_nan(outside),
-        method=method,
-        optimal=False,
-        best_possible=1.0,
-        n_samples=len(part),
-        certificate=certificate,
-        knowable=chosen.classes,
-        levels=levels,
-        level=chosen.level,
-        least_confidence=chosen.least_confidence,
-        false_alarm=false_alarm,
-        left_out=dict(left_out),
-        watch=watch,
-    )
-
-
 NEARNESSES = (1.0, 0.5, 0.2, 0.05, 0.01)
 """How much nearness may count, for an accuracy."""
 
@@ -237,56 +206,48 @@ FEWER_ERRORS = 10
 
 
 def certify_level(
-    whole: Validation,
-    reference: Validation | None,
-    *,
-    accuracy: float | None,
-    confidence: float = 0.95,
-    each_class: bool = False,
-    confident: bool | None = None,
-    classes: Labels | None = None,
-    random_state: int = 0,
+    whole: Validation, reference: Validation | None, goal: Goal, classes: Labels | None = None
 ) -> Selection:
     """Choose the largest coverage whose accuracy on IK is certified, along a path.
 
-    accuracy: to certify; None asks that IK be wrong ten times less often than the model, as judged
-    by the samples that choose. reference: further samples that lay the path; by default those that
-    choose, a fifth. confident: whether the model's confidence is a voice; None decides by what it
-    promises, but for the usual goal, which is to hold on strange data too, and leaves it out.
+    goal: without an accuracy to certify, IK shall be wrong ten times less often than the model, as
+    judged by the samples that choose. Whether the model's confidence is a voice is decided by what
+    it promises, if the goal does not say; but not for that usual goal, which is to hold on strange
+    data too, and leaves it out. reference: further samples that lay the path; by default those that
+    choose, a fifth.
     """
-    first, second = split(whole, random_state)
+    first, second = split(whole, goal.random_state)
     laying = first if reference is None else reference
-    target = _usual_accuracy(first) if accuracy is None else accuracy
-    least = check_enough(second, each_class, target, confidence)
+    target = _usual_accuracy(first) if goal.accuracy is None else goal.accuracy
+    least = check_enough(second, goal.each_class, target, goal.confidence)
     left_out = find_mute_layers(laying)
-    layers = kept_layers(whole, left_out)
-    plain = lay_path(laying, layers, confident=confident is True)
-    if each_class:
+    layers, heard = kept_layers(whole, left_out), goal.model_confidence
+    plain = lay_path(laying, layers, confident=heard is True)
+    if goal.each_class:
         settings = [candidate_at(plain, level) for level in _grid(plain, laying).tolist()]
         eligible = find_eligible(second, least)
         path, candidates = plain, rank(settings, first, eligible, target, least / len(second))
     else:
-        paths = [plain] if accuracy is None else _variations(laying, layers, confident)
-        path, candidates = _most_promising(paths, laying, first, len(second), target, confidence)
-    chosen, certificate = try_in_turn(candidates, second, target, confidence, classes)
-    return record_level(
+        paths = [plain] if goal.accuracy is None else _variations(laying, layers, heard)
+        # The path that promises the most coverage, the first of equals.
+        n = len(second)
+        judged = [_judge(one, laying, first, n, target, goal.confidence) for one in paths]
+        best = int(np.argmax([promise for promise, _ in judged]))
+        path = paths[best]
+        candidates = [candidate_at(path, level) for level in judged[best][1].tolist()]
+    chosen, certificate = try_in_turn(candidates, second, target, goal.confidence, classes)
+    return record_choice(
         whole,
-        path,
         chosen,
-        left_out,
         "certified",
+        levels=path,
+        left_out=left_out,
         certificate=certificate,
         watch=watch_part(path, second),
     )
 
 
-def choose_usual(
-    whole: Validation,
-    reference: Validation | None,
-    confidence: float,
-    confident: bool = False,
-    random_state: int = 0,
-) -> Selection:
+def choose_usual(whole: Validation, reference: Validation | None, goal: Goal) -> Selection:
     """Choose without a goal: the largest coverage on which IK is certified to be wrong ten times
     less often than the model.
 
@@ -294,17 +255,10 @@ def choose_usual(
     `Selection.note` says how far the certificate got and what to ask for.
     """
     try:
-        return certify_level(
-            whole,
-            reference,
-            accuracy=None,
-            confidence=confidence,
-            confident=confident,
-            random_state=random_state,
-        )
+        return certify_level(whole, reference, goal)
     except SelectionError as error:
-        laying = whole if reference is None else reference
-        return replace(match_level(whole, laying, USUAL_COVERAGE, confident), note=str(error))
+        laying, heard = whole if reference is None else reference, goal.model_confidence is True
+        return replace(match_level(whole, laying, USUAL_COVERAGE, heard), note=str(error))
 
 
 def _usual_accuracy(first: Validation) -> float:
@@ -321,21 +275,6 @@ def _variations(laying: Validation, layers: Sequence[str], confident: bool | Non
         lay_path(laying, layers, nearness=nearness, clarity=clarity, confident=confident)
         for (clarity, confident), nearness in product(voices, NEARNESSES)
     ]
-
-
-def _most_promising(
-    paths: Sequence[Levels],
-    laying: Validation,
-    first: Validation,
-    n_second: int,
-    accuracy: float,
-    confidence: float,
-) -> tuple[Levels, list[Candidate]]:
-    """The path that promises the most coverage, the first of equals, and its candidates."""
-    judged = [_judge(path, laying, first, n_second, accuracy, confidence) for path in paths]
-    best = int(np.argmax([promise for promise, _ in judged]))
-    path, grid = paths[best], judged[best][1]
-    return path, [candidate_at(path, level) for level in grid.tolist()]
 
 
 def _grid(levels: Levels, laying: Validation) -> Floats:

@@ -22,6 +22,7 @@ from iknow.errors import InputError
 from iknow.rules import rule_from_dict, rule_to_dict
 from iknow.selection.goal import Goal
 from iknow.selection.record import levels_from_dict, levels_to_dict
+from iknow.selection.validation import Validation
 from iknow.selection.watch import Watch
 
 ACCURACIES = ("accuracy", "accuracy_outside")
@@ -188,7 +189,7 @@ class Selection:
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Selection:
         """Return the selection that `to_dict` wrote as `record`."""
-        if set(record) != (entries := {each.name for each in fields(cls)} - {"curves"}):
+        if set(record) != (entries := {each.name for each in fields(cls)}):
             wrong = sorted(set(record) ^ entries)[0]
             problem = "is missing" if wrong in entries else "does not belong in it"
             raise InputError(f"this is no record of a selection: {shown(wrong)} {problem}")
@@ -274,35 +275,67 @@ def _is_pure(evidence: Evidence | Contrast, belief: Ints, rule: Rule) -> Bools:
     return np.asarray(make_assertions(belief, justification) == Assertion.IK)
 
 
-def record_selection(
-    evidence: ValidationEvidence,
-    belief: Ints,
-    y_true: Ints,
-    neighborhoods: Mapping[str, Rule],
-    *,
+@dataclass(frozen=True)
+class Candidate:
+    """A setting and the codes of the classes to certify one by one; None for all at once.
+
+    least_confidence: below which the model's confidence makes a sample IMK. level: see
+    `iknow.core.level`, if the setting is on a path.
+    """
+
+    neighborhoods: Mapping[str, Rule]
+    classes: tuple[int, ...] | None = None
+    least_confidence: float = -np.inf
+    level: float | None = None
+
+    def find_known(self, part: Validation) -> Bools:
+        """Which samples are IK, of shape (n,)."""
+        used = {layer: part.evidence[layer] for layer in self.neighborhoods}
+        known = find_known(used, part.belief, self.neighborhoods, self.classes)  # type: ignore[arg-type]
+        if part.confidence is None or np.isneginf(self.least_confidence):
+            return known
+        return known & (part.confidence >= self.least_confidence)
+
+    def count(self, part: Validation) -> tuple[Ints, Ints]:
+        """IK samples and errors among them: of all, or of each class; of shape (1,) or (m,)."""
+        known = self.find_known(part)
+        wrong = known & part.wrong
+        if self.classes is None:
+            return np.array([known.sum()]), np.array([wrong.sum()])
+        group, size = np.searchsorted(self.classes, part.belief), len(self.classes)
+        return np.bincount(group[known], minlength=size), np.bincount(group[wrong], minlength=size)
+
+
+def record_choice(
+    part: Validation,
+    chosen: Candidate,
     method: str,
+    *,
     best_possible: float = 1.0,
     optimal: bool = False,
-    certificate: Certificate | None = None,
-    knowable: tuple[int, ...] | None = None,
+    **found: Any,
 ) -> Selection:
-    """The record of chosen neighborhoods, measured by applying them."""
-    known = find_known(evidence, belief, neighborhoods, knowable)
-    right = belief == y_true
+    """The record of a chosen setting, measured by applying it; accuracies are NaN without labels.
+
+    found: further attributes of `Selection`.
+    """
+    known = chosen.find_known(part)
     coverage = float(known.mean())
+    right = np.full(len(part), np.nan) if part.y_true is None else ~part.wrong
+    inside, outside = (
+        float(np.mean(right[rows])) if rows.any() else float("nan") for rows in (known, ~known)
+    )
     return Selection(
-        neighborhoods=dict(neighborhoods),
+        neighborhoods=dict(chosen.neighborhoods),
         coverage=coverage,
-        accuracy=mean_or_nan(right[known]),
-        accuracy_outside=mean_or_nan(right[~known]),
+        accuracy=inside,
+        accuracy_outside=outside,
         method=method,
         optimal=optimal,
         best_possible=coverage if optimal else max(coverage, best_possible),
-        n_samples=len(belief),
-        certificate=certificate,
-        knowable=knowable,
+        n_samples=len(part),
+        knowable=chosen.classes,
+        level=chosen.level,
+        least_confidence=chosen.least_confidence,
+        **found,
     )
-
-
-def mean_or_nan(right: Bools) -> float:
-    return float(np.mean(right)) if len(right) else float("nan")

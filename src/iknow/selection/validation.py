@@ -88,6 +88,22 @@ def count_from(found: Floats, grid: Floats) -> Ints:
     return len(found) - np.searchsorted(np.sort(found), grid, side="left")
 
 
+def match_threshold(confidence: Floats, coverage: float) -> float:
+    """Return the threshold t for which the fraction of `confidence >= t` is closest to a coverage.
+
+    Args:
+        confidence: Confidences such as the highest scores, of shape (n,).
+        coverage: The fraction to match.
+
+    Examples:
+        >>> match_threshold(np.array([0.5, 0.7, 0.8, 0.9]), 0.5)
+        0.8
+    """
+    candidates = np.append(np.unique(confidence), np.inf)
+    fractions = 1 - np.searchsorted(np.sort(confidence), candidates) / len(confidence)
+    return float(candidates[np.abs(fractions - coverage).argmin()])
+
+
 LEVEL = 1e-4  # of honest random splits, at most this share is refused
 SUSPICIOUS = 1e-2  # and this share warned about: few copies or training samples prove no more
 
