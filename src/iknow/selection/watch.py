@@ -99,13 +99,10 @@ class Watch:
             raise InputError(f"the layers of a watch must be a list of names; got {shown(layers)}")
         levels = from_text(record["levels"], "levels of a watch")
         by_layer = from_text(record["layer_levels"], "layer_levels of a watch")
-        if len(by_layer) != len(levels) * len(layers):
-            raise InputError(
-                f"a watch of {len(levels)} samples and {len(layers)} layers has "
-                f"{len(levels) * len(layers)} layer levels; got {len(by_layer)}"
-            )
+        if len(by_layer) == len(levels) * len(layers):  # otherwise the watch refuses them
+            by_layer = by_layer.reshape(len(levels), len(layers))
         belief = from_text(record["belief"], "belief of a watch", "<i8")
-        return cls(levels, by_layer.reshape(len(levels), len(layers)), belief, tuple(layers))
+        return cls(levels, by_layer, belief, tuple(layers))
 
 
 def make_watch(

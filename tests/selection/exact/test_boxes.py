@@ -7,7 +7,7 @@ import pytest
 
 from iknow.core.rule import axes_of, has_k
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
-from iknow.selection.exact.boxes import neighborhoods_at, sample_boxes
+from iknow.selection.exact.boxes import Objective, sample_boxes
 
 RULES = [Ball, BallElseNearest, BallWithNearest, RelativeBall]
 
@@ -28,7 +28,9 @@ def test_a_sample_is_ik_exactly_at_the_points_in_its_box(rule, exact, problem_of
         rng = np.random.default_rng(seed)
         problem = problem_of(seed, n_layers=1 + seed % 3, exact=exact)
         lows, highs = sample_boxes(problem.evidence, problem.belief, rule, problem.k)
-        names = rule.axes * len(problem.evidence)
+        layers, right = tuple(problem.evidence), problem.belief == problem.y_true
+        objective = Objective(layers, rule, problem.k, lows, highs, right)
+        names = rule.axes * len(layers)
         assert lows.shape == highs.shape == (len(problem.belief), len(names))
         choices = [numbers_around([*lows[:, i], *highs[:, i]], 0.0) for i in range(len(names))]
         for _ in range(15):
@@ -37,7 +39,7 @@ def test_a_sample_is_ik_exactly_at_the_points_in_its_box(rule, exact, problem_of
                 i = rng.integers(len(lows))
                 point = np.where(np.isfinite(lows[i]), lows[i], point)
             inside = ((lows <= point) & (point < highs)).all(axis=1)
-            neighborhoods = neighborhoods_at(point, problem.evidence, rule, problem.k)
+            neighborhoods = objective.neighborhoods(point)
             known = problem.known(neighborhoods)
             assert inside.tolist() == known.tolist(), f"seed {seed}: {neighborhoods}"
             n_inside, n_outside = n_inside + inside.sum(), n_outside + (~inside).sum()
@@ -65,10 +67,11 @@ def test_the_box_of_a_relative_ball_when_distances_are_zero_equal_or_infinite(ev
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_a_point_stands_for_one_neighborhood_per_layer(rule, evidence_of):
-    layers = {"a": evidence_of([[1, 2]]), "b": evidence_of([[1, 2]])}
+def test_a_point_stands_for_one_neighborhood_per_layer(rule):
+    nothing = np.empty((0, 2 * len(rule.axes)))
     point = np.array([2.0, 3.0, 4.0, 5.0][: 2 * len(rule.axes)])
-    found = neighborhoods_at(point, layers, rule, k=7)
+    objective = Objective(("a", "b"), rule, 7, nothing, nothing, np.empty(0, dtype=int))
+    found = objective.neighborhoods(point)
     if rule is RelativeBall:
         assert found == {"a": RelativeBall(2, 3), "b": RelativeBall(4, 5)}
     else:

@@ -11,12 +11,14 @@ number of boxes around it: its depth.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from iknow.core.arrays import Floats, Ints
+from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.quorum import ONE, Quorum, ValidationEvidence, find_contrast, quorum_of
 from iknow.core.rule import Rule, axes_of, make_rule
 from iknow.errors import SelectionError
@@ -34,19 +36,10 @@ def sample_boxes(
     return np.column_stack(lows), np.column_stack(highs)
 
 
-def neighborhoods_at(
-    point: Floats,
-    layers: Iterable[str],
-    rule: type[Rule],
-    k: int | None = None,
-    quorum: Quorum = ONE,
-) -> dict[str, Rule]:
-    """The neighborhoods at a point in the space of the boxes."""
-    names = axes_of(rule)
-    return {
-        layer: make_rule(rule, k, quorum, **dict(zip(names, values, strict=True)))
-        for layer, values in zip(layers, point.reshape(-1, len(names)).tolist(), strict=True)
-    }
+def around(lows: NDArray[Any], highs: NDArray[Any], point: NDArray[Any]) -> Bools:
+    """Which boxes hold a point, of shape (n,)."""
+    inside: Bools = np.all((lows <= point) & (point < highs), axis=1)
+    return inside
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +60,7 @@ class Objective:
 
     def value(self, point: Floats) -> int:
         """The total weight of the samples that are IK at a point."""
-        inside = np.all((self.lows <= point) & (point < self.highs), axis=1)
-        return int(self.weights[inside].sum())
+        return int(self.weights[around(self.lows, self.highs, point)].sum())
 
     def coverage(self, value: float) -> float:
         """The coverage of a value, or of a bound on values."""
@@ -76,7 +68,12 @@ class Objective:
         return min(n, int(value) // (n + 1)) / n
 
     def neighborhoods(self, point: Floats) -> dict[str, Rule]:
-        return neighborhoods_at(point, self.layers, self.rule, self.k, self.quorum)
+        """The neighborhoods at a point."""
+        names = axes_of(self.rule)
+        return {
+            layer: make_rule(self.rule, self.k, self.quorum, **dict(zip(names, row, strict=True)))
+            for layer, row in zip(self.layers, point.reshape(-1, len(names)).tolist(), strict=True)
+        }
 
 
 def make_objective(

@@ -17,8 +17,10 @@ import itertools
 import math
 import time
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.text import as_real
@@ -147,53 +149,52 @@ def _bound_pieces(
     meets_from = np.minimum(((low + 1) * pieces - 1) // spans, pieces - 1)
     covers_to = np.minimum(((high + 1) * pieces - 1) // spans, pieces)
     weight = boxes.weight[cells.boxes]
-    grid = Grid(owner, len(cells), pieces, cells.inside, deadline)
-    values = grid.add_up(first_from_low, first_from_high, weight)
-    bounds = grid.add_up(meets_from, first_from_high, np.maximum(weight, 0))
+    start = cells.inside.reshape([-1] + [1] * len(pieces))
+    grid = owner, len(cells), pieces.tolist(), deadline
+    values = add_up(first_from_low, first_from_high, weight, *grid) + start
+    bounds = add_up(meets_from, first_from_high, np.maximum(weight, 0), *grid) + start
     if (weight < 0).any():
-        bounds += grid.add_up(first_from_low, covers_to, np.minimum(weight, 0)) - grid.start
+        bounds += add_up(first_from_low, covers_to, np.minimum(weight, 0), *grid)
     return values, bounds
 
 
-class Grid:
-    """Sums of weights over ranges of the pieces of many cells.
+def add_up(
+    low: Ints,
+    high: Ints,
+    weight: Floats,
+    owner: Ints,
+    n_cells: int,
+    pieces: list[int],
+    deadline: Deadline,
+) -> Floats:
+    """For each piece of many cells, all weights whose range [low, high) of pieces includes it.
 
-    owner: the cell of each box, of shape (n_boxes,). pieces: how many along every axis, of shape
-    (n_axes,). start: the cells' own weights, of shape (n_cells,).
+    low, high: of shape (n_boxes, n_axes). owner: the cell of each box, of shape (n_boxes,). pieces:
+    how many along every axis. The answer has the shape (n_cells, *pieces).
     """
-
-    def __init__(
-        self, owner: Ints, n_cells: int, pieces: Ints, start: Floats, deadline: Deadline
-    ) -> None:
-        self._owner = owner
-        self._n_cells, self._pieces, self._deadline = n_cells, pieces.tolist(), deadline
-        self.start = start.reshape([n_cells] + [1] * len(pieces))
-
-    def add_up(self, low: Ints, high: Ints, weight: Floats) -> Floats:
-        """The start of each cell plus all weights whose range [low, high) includes a piece."""
-        inhabited = (low < high).all(axis=1) & (weight != 0)
-        owner, weight = self._owner[inhabited], weight[inhabited]
-        ends = low[inhabited], high[inhabited]
-        sides = [n + 1 for n in self._pieces]
-        n_axes, size = len(sides), self._n_cells * math.prod(sides)
-        total = np.zeros(size)
-        corners = list(itertools.product((0, 1), repeat=n_axes))
-        # A few corners at a time, as a box has 2^n_axes of them.
-        step = max(1, CORNERS_AT_ONCE // max(1, len(owner)))
-        for begin in range(0, len(corners), step):
-            self._deadline.check()
-            places, signs = [], []
-            for corner in corners[begin : begin + step]:
-                place = owner
-                for axis, end in enumerate(corner):
-                    place = place * sides[axis] + ends[end][:, axis]
-                places.append(place)
-                signs.append(-weight if sum(corner) % 2 else weight)
-            total += np.bincount(np.concatenate(places), np.concatenate(signs), size)
-        total = total.reshape([self._n_cells, *sides])
-        for axis in range(1, n_axes + 1):
-            np.cumsum(total, axis=axis, out=total)
-        return total[(slice(None), *(slice(0, n) for n in self._pieces))] + self.start
+    inhabited = (low < high).all(axis=1) & (weight != 0)
+    owner, weight = owner[inhabited], weight[inhabited]
+    ends = low[inhabited], high[inhabited]
+    sides = [n + 1 for n in pieces]
+    size = n_cells * math.prod(sides)
+    total = np.zeros(size)
+    corners = list(itertools.product((0, 1), repeat=len(sides)))
+    # A few corners at a time, as a box has 2^n_axes of them.
+    step = max(1, CORNERS_AT_ONCE // max(1, len(owner)))
+    for begin in range(0, len(corners), step):
+        deadline.check()
+        places, signs = [], []
+        for corner in corners[begin : begin + step]:
+            place = owner
+            for axis, end in enumerate(corner):
+                place = place * sides[axis] + ends[end][:, axis]
+            places.append(place)
+            signs.append(-weight if sum(corner) % 2 else weight)
+        total += np.bincount(np.concatenate(places), np.concatenate(signs), size)
+    total = total.reshape([n_cells, *sides])
+    for axis in range(1, len(sides) + 1):
+        np.cumsum(total, axis=axis, out=total)
+    return total[(slice(None), *(slice(0, n) for n in pieces))]
 
 
 def _children(
@@ -234,7 +235,8 @@ def _children(
         deadline.check()
         child = np.repeat(np.arange(len(parent)), count)
         box = cells.boxes[through[_ranges(begin, count)]]
-        pairs.append((child * len(boxes.weight) + box)[_is_part(boxes, box, low, high, child)])
+        _, part = overlap(boxes.low[box], boxes.high[box], low[child], high[child])
+        pairs.append((child * len(boxes.weight) + box)[part])
     deadline.check()
     child, box = np.divmod(np.unique(np.concatenate(pairs)), len(boxes.weight))
     partial = np.bincount(child, np.maximum(boxes.weight[box], 0), len(parent))
@@ -242,12 +244,12 @@ def _children(
     return Cells(low, high, bound, inside=bound - partial, starts=starts, boxes=box)
 
 
-def _is_part(boxes: Boxes, box: Ints, low: Ints, high: Ints, cell: Ints) -> Bools:
-    """Which boxes cover a part of a cell, neither all of it nor nothing."""
-    meets = (boxes.low[box] < high[cell]) & (boxes.high[box] > low[cell])
-    covers = (boxes.low[box] <= low[cell]) & (boxes.high[box] >= high[cell])
-    part: Bools = np.all(meets, axis=1) & ~np.all(covers, axis=1)
-    return part
+def overlap(
+    lows: NDArray[Any], highs: NDArray[Any], low: NDArray[Any], high: NDArray[Any]
+) -> tuple[Bools, Bools]:
+    """Which boxes cover all of a cell [low, high), and which only a part of it."""
+    covers: Bools = np.all((lows <= low) & (highs >= high), axis=1)
+    return covers, np.all((lows < high) & (highs > low), axis=1) & ~covers
 
 
 def _ranges(starts: Ints, counts: Ints) -> Ints:

@@ -7,18 +7,17 @@ them again (`search_cells`): real evidence leaves a handful after two or three r
 remains when time is up is an honest gap. If there are very many boxes a sample first shows where to
 look (`better_region`).
 
-Every cell has two
-numbers (`subdivision`): the value at its corner, and the most that any point in it could have. We
-drop cells that cannot beat the best corner and cut the others again, those of the highest bound
-first. When none is left the best corner is proven to be the deepest point.
+Every cell has two numbers (`cells`): the value at its corner, and the most that any point in it
+could have. We drop cells that cannot beat the best corner and cut the others again, those of the
+highest bound first. When none is left the best corner is proven to be the deepest point.
 
 Time and memory are bounded. Some boxes (thin slabs that cross each other) let us drop hardly any
 cell; then time runs out, or the cells of the lowest bounds are given up to make room. Either way
 the returned bound includes theirs, so that no gap is hidden.
 
-Among very many boxes a coarse grid bounds the
-value of every cell by counting all boxes once. Only boxes with a side through the cells that may
-hold a better point need more work; the others cover these cells entirely or not at all.
+Among very many boxes a coarse grid bounds the value of every cell by counting all boxes once. Only
+boxes with a side through the cells that may hold a better point need more work; the others cover
+these cells entirely or not at all.
 """
 
 from __future__ import annotations
@@ -28,16 +27,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from iknow.core.arrays import Bools, Floats, Ints
+from iknow.core.arrays import Floats, Ints
 from iknow.errors import SelectionError
+from iknow.selection.exact.boxes import around
 from iknow.selection.exact.cells import (
     GRID_SIZE,
     Boxes,
     Cells,
     Deadline,
-    Grid,
     OutOfTimeError,
+    add_up,
     check_time_limit,
+    overlap,
     refine,
     whole_space,
 )
@@ -82,8 +83,7 @@ def _guess(boxes: Boxes, best: float) -> tuple[Ints | None, float]:
     ordered = np.lexsort(boxes.low.T)  # so that the order the boxes come in does not matter
     for at in ordered[:: -(-len(ordered) // GUESSES)]:
         point = boxes.low[at]
-        around: Bools = np.all((boxes.low <= point) & (point < boxes.high), axis=1)
-        value = float(boxes.weight[around].sum())
+        value = float(boxes.weight[around(boxes.low, boxes.high, point)].sum())
         if value > best:
             corner, best = point, value
     return corner, best
@@ -121,13 +121,12 @@ def better_region(
         return np.stack(found, axis=1)
 
     # Piece i is [cuts[i], cuts[i + 1]), the last one without an end.
-    owner, each = np.zeros(len(lows), dtype=np.int64), np.full(n_axes, pieces)
-    grid = Grid(owner, 1, each, np.zeros(1), deadline)
+    grid = np.zeros(len(lows), dtype=np.int64), 1, [pieces] * n_axes, deadline
     meets_from = np.maximum(count(lows, "right") - 1, 0)
-    bound = grid.add_up(meets_from, count(highs, "left"), np.maximum(weight, 0))
+    bound = add_up(meets_from, count(highs, "left"), np.maximum(weight, 0), *grid)
     if (weight < 0).any():
         covers_to = count(highs, "right", first=1) + np.isinf(highs)
-        bound += grid.add_up(count(lows, "left"), covers_to, np.minimum(weight, 0))
+        bound += add_up(count(lows, "left"), covers_to, np.minimum(weight, 0), *grid)
     # Equal cuts make pieces without a point in them.
     for axis in range(n_axes):
         empty = np.diff(cuts[axis], append=np.inf) == 0
@@ -191,7 +190,7 @@ def deepest_point(
     many = len(weight) > MANY_BOXES and lows.shape[1] > 1
     search = _search_many if many else _search_all
     point, bound = search(lows, highs, weight, Deadline(time_limit))
-    value = 0.0 if point is None else float(weight[_around(lows, highs, point)].sum())
+    value = 0.0 if point is None else float(weight[around(lows, highs, point)].sum())
     if point is None or value <= 0:
         if bound > 0:
             raise NothingFoundError(
@@ -223,7 +222,7 @@ def _search_many(
     point, _ = _search_all(lows[some], highs[some], weight[some], half)
     if point is None:
         return _search_all(lows, highs, weight, deadline)
-    value = float(weight[_around(lows, highs, point)].sum())
+    value = float(weight[around(lows, highs, point)].sum())
     finite = np.where(np.isinf(highs[some]), lows[some], highs[some])
     places = np.concatenate([lows[some], finite])
     try:
@@ -233,8 +232,7 @@ def _search_many(
     if region is None:
         return point, value
     low, high = region
-    covers = np.all((lows <= low) & (highs >= high), axis=1)
-    part = np.all((lows < high) & (highs > low), axis=1) & ~covers
+    covers, part = overlap(lows, highs, low, high)
     always = float(weight[covers].sum())
     if not part.any():
         return low, always
@@ -284,7 +282,7 @@ def _middle_of_plateau(point: Floats, lows: Floats, highs: Floats, weights: Floa
     middle = point.copy()
     for axis in range(len(point)):
         others = np.arange(len(point)) != axis
-        active = _around(lows[:, others], highs[:, others], middle[others])
+        active = around(lows[:, others], highs[:, others], middle[others])
         places, depth = profile(lows[active, axis], highs[active, axis], weights[active])
         at = int(np.searchsorted(places, middle[axis], side="right")) - 1
         differs = np.flatnonzero(depth != depth[at])
@@ -300,11 +298,6 @@ def _between(low: float, high: float) -> float:
         return low
     middle = low + (high - low) / 2
     return middle if middle < high else low
-
-
-def _around(lows: Floats, highs: Floats, point: Floats) -> Bools:
-    inside: Bools = np.all((lows <= point) & (point < highs), axis=1)
-    return inside
 
 
 def _ranks(numbers: list[Floats], places: Floats) -> Ints:
