@@ -6,14 +6,15 @@ A new backend is tested by a class with one method:
         def make_index(self, activations, labels, n_classes, rows=None):
             return MyIndex(activations, labels, n_classes, rows=rows)
 
-The oracle is float64 brute force on the stored float32 activations, in ℓ2 unless the class says
-how to `measure`. Distances are compared bit for
-bit: each must be what float64 makes of its two points, whatever else is in the batch.
+The oracle is float64 brute force on the stored float32 activations, in ℓ2 unless the class says how
+to `measure`. Distances are compared bit for bit: each must be what float64 makes of its two points,
+whatever else is in the batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -76,11 +77,9 @@ def assert_same_evidence(actual: Evidence, expected: Evidence) -> None:
 
 def assert_same_decision(actual: Decision, expected: Decision) -> None:
     """Equal to the last bit, exemplars included."""
-    np.testing.assert_array_equal(actual.contrast.own, expected.contrast.own, "own")
-    np.testing.assert_array_equal(actual.contrast.other, expected.contrast.other, "other")
-    np.testing.assert_array_equal(actual.exemplars, expected.exemplars, "exemplars")
-    np.testing.assert_array_equal(actual.support, expected.support, "support")
-    assert actual.contrast.quorum == expected.contrast.quorum
+    for part in ("contrast.own", "contrast.other", "contrast.quorum", "exemplars", "support"):
+        found, wanted = (attrgetter(part)(each) for each in (actual, expected))
+        np.testing.assert_array_equal(found, wanted, part)
 
 
 def assert_complete(found: Evidence, whole: Evidence, scope: Scope) -> None:
@@ -198,56 +197,46 @@ class IndexContract:
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_evidence_equals_float64_brute_force(self, kind: str) -> None:
+        """Of the nearest of each class, and of the nearest few."""
         for seed in range(self.seeds_per_kind):
             problem = Problem(kind, seed)
-            evidence = self.make_index(*problem.training).gather(problem.queries, problem.k)
-            expected = self._brute_force(*problem.training, problem.queries, problem.k)
-            assert_same_evidence(evidence, expected)
-
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_the_nearest_few_of_each_class_equal_float64_brute_force(self, kind: str) -> None:
-        for seed in range(self.seeds_per_kind):
-            problem = Problem(kind, seed)
-            asked = problem.queries, problem.k
-            evidence = self.make_index(*problem.training).gather(
-                *asked, per_class=problem.per_class
-            )
-            expected = self._brute_force(*problem.training, *asked, per_class=problem.per_class)
-            assert_same_evidence(evidence, expected)
+            index, asked = self.make_index(*problem.training), (problem.queries, problem.k)
+            for per_class in (1, problem.per_class):
+                expected = self._brute_force(*problem.training, *asked, per_class=per_class)
+                assert_same_evidence(index.gather(*asked, per_class=per_class), expected)
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_decisions_at_exact_ties_equal_those_of_brute_force(self, kind: str) -> None:
         """The reach is one of the distances: one bit of error would change the support."""
-        for seed in range(self.seeds_per_kind):
-            problem = Problem(kind, seed)
-            k, n = max(1, problem.k), len(problem.queries)
-            index: Any = self.make_index(*problem.training)
-            expected = self._brute_force(*problem.training, problem.queries, k, per_class=3)
-            assert_same_evidence(index.gather(problem.queries, k, per_class=3), expected)
-            if not isinstance(index, RowIndex):
-                continue  # decisions follow from what it gathers
-            belief = np.random.default_rng(seed).integers(NO_BELIEF, problem.n_classes, size=n)
+        for seed, index, problem, whole, belief in self._asked_with_belief(kind):
             turn = KINDS.index(kind) + seed  # asking all rules every time would take long
-            for rule in rules_at_ties(expected, k, seed)[turn % 3 :: 3]:
+            for rule in rules_at_ties(whole, whole.n_neighbors, seed)[turn % 3 :: 3]:
                 found = index.decide(problem.queries, rule, belief)
-                assert_same_decision(found, decide(expected, rule, belief))
+                assert_same_decision(found, decide(whole, rule, belief))
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_lists_are_complete_as_far_as_they_say(self, kind: str) -> None:
         """A search that stops early lists every row strictly nearer than it says, and no other."""
-        for seed in range(self.seeds_per_kind):
-            problem = Problem(kind, seed)
-            k, n = max(1, problem.k), len(problem.queries)
-            index: Any = self.make_index(*problem.training)
-            if not isinstance(index, RowIndex):
-                return
-            belief = np.random.default_rng(seed).integers(NO_BELIEF, problem.n_classes, size=n)
-            whole = self._brute_force(*problem.training, problem.queries, k, per_class=3)
-            for rule in rules_at_ties(whole, k, seed)[seed % 3 :: 3]:
+        for seed, index, problem, whole, belief in self._asked_with_belief(kind):
+            for rule in rules_at_ties(whole, whole.n_neighbors, seed)[seed % 3 :: 3]:
                 scope = scope_of(rule, belief)
                 found = index.search(index._check(problem.queries), scope)
                 assert is_enough(found, scope).all()
                 assert_complete(found, whole, scope)
+
+    def _asked_with_belief(
+        self, kind: str
+    ) -> Iterator[tuple[int, RowIndex, Problem, Evidence, Ints]]:
+        """Problems for an index that decides; for others decisions follow from what they gather."""
+        for seed in range(self.seeds_per_kind):
+            problem = Problem(kind, seed)
+            k, n = max(1, problem.k), len(problem.queries)
+            index = self.make_index(*problem.training)
+            whole = self._brute_force(*problem.training, problem.queries, k, per_class=3)
+            assert_same_evidence(index.gather(problem.queries, k, per_class=3), whole)
+            if isinstance(index, RowIndex):
+                belief = np.random.default_rng(seed).integers(NO_BELIEF, problem.n_classes, size=n)
+                yield seed, index, problem, whole, belief
 
     def test_a_larger_problem_of_many_blocks_and_tasks(self) -> None:
         rng = np.random.default_rng(0)
