@@ -23,23 +23,9 @@ if TYPE_CHECKING:
     from iknow.evaluation.plots import *  # noqa: F403
 
 __all__ = [
-    "Comparison",
-    "Evaluation",
-    "EvidenceScatter",
-    "RadiusCurve",
-    "Regions",
-    "RiskCoverage",
-    "RobustCurve",
-    "add_gaussian",
-    "add_uniform",
-    "compare",
-    "coverage_at",
-    "evaluate",
-    "evidence_scatter",
-    "map_regions",
-    "radius_curve",
-    "risk_coverage",
-    "robust_curve",
+    "Comparison", "Evaluation", "EvidenceScatter", "RadiusCurve", "Regions", "RiskCoverage",
+    "RobustCurve", "add_gaussian", "add_uniform", "compare", "coverage_at", "evaluate",
+    "evidence_scatter", "map_regions", "radius_curve", "risk_coverage", "robust_curve",
 ]  # fmt: skip
 
 

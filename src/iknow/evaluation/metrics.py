@@ -149,7 +149,10 @@ class Tally(Figures[float]):
         return {"pairs": {a.name: self._pairs_of([a])[:, 1:].tolist() for a in Assertion}}
 
     def rows(self, dash: str = "–") -> list[tuple[str, int, str, str]]:
-        """Return name, count, fraction and accuracy of each assertion, and of all but IK."""
+        """Return name, count, fraction and accuracy of each assertion, and of all but IK.
+
+        An accuracy of no samples is a `dash`.
+        """
         groups: dict[str, list[Assertion]] = {a.name: [a] for a in reversed(Assertion)}
         groups["not IK"] = [Assertion.IMK, Assertion.IDK]
         return [

@@ -9,17 +9,6 @@ from iknow.selection.validation import check_unseen, match_threshold
 from iknow.selection.watch import Watch, make_watch
 
 __all__ = [
-    "Certificate",
-    "Goal",
-    "Selection",
-    "Watch",
-    "certify",
-    "check_unseen",
-    "choose",
-    "make_watch",
-    "match_coverage",
-    "match_k",
-    "match_threshold",
-    "select",
-    "tunes_for_coverage",
-]
+    "Certificate", "Goal", "Selection", "Watch", "certify", "check_unseen", "choose", "make_watch",
+    "match_coverage", "match_k", "match_threshold", "select", "tunes_for_coverage",
+]  # fmt: skip

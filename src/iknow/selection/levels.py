@@ -29,7 +29,7 @@ outermost ones: they cannot see how far away a sample is. So one layer besides t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 
@@ -121,8 +121,7 @@ def match_level(
     """
     if not 0 < coverage <= 1:
         raise InputError(f"a coverage to match must lie in (0, 1]; got {coverage}")
-    left_out = find_mute_layers(reference)
-    levels = lay_path(reference, kept_layers(part, left_out), confident=confident)
+    levels, left_out = _lay_plain(reference, confident)
     found = find_levels(levels, part)
     if not (found > 0).any():
         raise SelectionError(
@@ -160,8 +159,7 @@ def limit_false_alarm(
             f"{int(np.ceil(1 / false_alarm)) - 1} samples besides those that lay the path; got "
             f"{len(part)}"
         )
-    left_out = find_mute_layers(reference)
-    levels = lay_path(reference, kept_layers(part, left_out), confident=confident)
+    levels, left_out = _lay_plain(reference, confident)
     level = float(np.sort(find_levels(levels, part))[rank_allowed - 1])
     if level <= 0:
         raise SelectionError(
@@ -181,8 +179,11 @@ def limit_false_alarm(
     )
 
 
-def kept_layers(part: Validation, left_out: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(layer for layer in part.evidence if layer not in left_out)
+def _lay_plain(reference: Validation, confident: bool) -> tuple[Levels, dict[str, str]]:
+    """The path that samples fix, and the layers that it leaves out, with the reason in words."""
+    left_out = find_mute_layers(reference)
+    kept = [layer for layer in reference.evidence if layer not in left_out]
+    return lay_path(reference, kept, confident=confident), left_out
 
 
 def _check_apart(part: Validation, reference: Validation) -> None:
@@ -220,15 +221,14 @@ def certify_level(
     laying = first if reference is None else reference
     target = _usual_accuracy(first) if goal.accuracy is None else goal.accuracy
     least = check_enough(second, goal.each_class, target, goal.confidence)
-    left_out = find_mute_layers(laying)
-    layers, heard = kept_layers(whole, left_out), goal.model_confidence
-    plain = lay_path(laying, layers, confident=heard is True)
+    heard = goal.model_confidence
+    plain, left_out = _lay_plain(laying, heard is True)
     if goal.each_class:
         settings = [candidate_at(plain, level) for level in _grid(plain, laying).tolist()]
         eligible = find_eligible(second, least)
         path, candidates = plain, rank(settings, first, eligible, target, least / len(second))
     else:
-        paths = [plain] if goal.accuracy is None else _variations(laying, layers, heard)
+        paths = [plain] if goal.accuracy is None else _variations(laying, plain.layers, heard)
         # The path that promises the most coverage, the first of equals.
         n = len(second)
         judged = [_judge(one, laying, first, n, target, goal.confidence) for one in paths]

@@ -172,19 +172,18 @@ class Selection:
 
         None stands for an accuracy that is NaN, and for a least confidence of -inf.
         """
-        record = {each.name: getattr(self, each.name) for each in fields(self)}
-        for name in ACCURACIES:
-            record[name] = None if np.isnan(record[name]) else record[name]
-        rules = self.neighborhoods.items()
-        record["neighborhoods"] = {layer: rule_to_dict(rule) for layer, rule in rules}
-        record["certificate"] = None if self.certificate is None else vars(self.certificate)
-        record["levels"] = None if self.levels is None else levels_to_dict(self.levels)
-        record["watch"] = None if self.watch is None else self.watch.to_dict()
-        if np.isneginf(self.least_confidence):
-            record["least_confidence"] = None
-        record["left_out"] = dict(self.left_out)
-        record["goal"] = None if self.goal is None else self.goal.to_dict()
-        return record
+        found, rules, least = vars(self), self.neighborhoods.items(), self.least_confidence
+        return {
+            **found,
+            **{name: None if np.isnan(found[name]) else found[name] for name in ACCURACIES},
+            "neighborhoods": {layer: rule_to_dict(rule) for layer, rule in rules},
+            "certificate": None if self.certificate is None else vars(self.certificate),
+            "levels": None if self.levels is None else levels_to_dict(self.levels),
+            "least_confidence": None if np.isneginf(least) else least,
+            "left_out": dict(self.left_out),
+            "watch": None if self.watch is None else self.watch.to_dict(),
+            "goal": None if self.goal is None else self.goal.to_dict(),
+        }
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Selection:

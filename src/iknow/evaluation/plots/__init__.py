@@ -19,10 +19,6 @@ except ImportError as error:
     raise MissingExtraError("drawing plots", "plots") from error
 
 __all__ = [
-    "column_figure",
-    "draw_confusion",
-    "draw_evidence",
-    "draw_radius_curve",
-    "draw_regions",
+    "column_figure", "draw_confusion", "draw_evidence", "draw_radius_curve", "draw_regions",
     "draw_robust",
-]
+]  # fmt: skip
