@@ -26,8 +26,9 @@ from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Assertion
 from iknow.errors import SelectionError
 from iknow.evaluation.peers import Observed, Softmax, default_peers
-from iknow.evaluation.risk import Threshold, certify_threshold, match_coverage, split_validation
+from iknow.evaluation.risk import Threshold, certify_threshold, match_coverage
 from iknow.models import PrecomputedModel
+from iknow.selection.validation import split_rows
 
 IKNOW, BALLS, NEAREST = "iknow", "paper's balls", "paper's nearest"
 MODES = {"high": "magika, high confidence", "medium": "magika, medium confidence"}
@@ -45,7 +46,7 @@ class Methods:
         self.iknow = self._fit(paper=False).tune(_inputs(said), coverage=0.75)
         self.balls = self._fit(paper=True).tune(_inputs(said, paper=True), truth)
         known, held = _observed(*training), _observed(*validation)
-        held = held[split_validation(len(held), 0)[0]]
+        held = held[split_rows(len(held), 0)[0]]
         chosen = [peer for peer in default_peers(known) if "input" not in peer.name]
         self.peers = [peer.fit(known, held) for peer in chosen]
         self.clean = self.score(said)

@@ -21,10 +21,10 @@ from iknow.core.assertion import Assertion
 from iknow.errors import SelectionError
 from iknow.evaluation.compare import find_observer
 from iknow.evaluation.peers import Observed, Softmax, default_peers, ensemble
-from iknow.evaluation.risk import split_validation
 from iknow.models.adapt import as_model
 from iknow.search.cells import CpuIndex
 from iknow.search.index import IndexFactory
+from iknow.selection.validation import split_rows
 
 IKNOW, PAPER, ENSEMBLE = "iknow", "paper's preset", "ensemble of three"
 COVERAGES = (0.6, 0.75, 0.9)
@@ -60,7 +60,7 @@ class Methods:
         ]
         self.observers = [first, *others]
         known = first.observe(x, y)[0]
-        held = first.observe(x_val, y_val)[0][split_validation(len(x_val), seed)[0]]
+        held = first.observe(x_val, y_val)[0][split_rows(len(x_val), seed)[0]]
         peers = default_peers(known, index or CpuIndex)
         self.peers = [peer.fit(known, held) for peer in peers]
 

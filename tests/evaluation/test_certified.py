@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from iknow.evaluation.risk import certify_threshold, split_validation
+from iknow.evaluation.risk import certify_threshold
+from iknow.selection.validation import split_rows
 
 
 def draw(n, rng):
@@ -44,7 +45,7 @@ def test_the_last_that_passes_before_the_first_that_fails():
     wrong = np.zeros(n, dtype=bool)
     wrong[1000:1200] = True
     threshold = certify_threshold(scores, wrong, accuracy=0.95, confidence=0.95)
-    laying, testing = split_validation(n, 0)
+    laying, testing = split_rows(n, 0)
     assert sorted([*laying, *testing]) == list(range(n))
     taken = testing[scores[testing] >= threshold]
     assert binom.cdf(wrong[taken].sum(), len(taken), 0.05) <= 0.05

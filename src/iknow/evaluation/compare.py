@@ -46,7 +46,6 @@ from iknow.evaluation.risk import (
     certify_threshold,
     match_coverage,
     risk_coverage,
-    split_validation,
 )
 from iknow.models import PrecomputedModel
 from iknow.models.inputs import cut_batches
@@ -54,6 +53,7 @@ from iknow.models.labels import as_labels, as_vector, encode
 from iknow.models.model import Model, observe_inputs
 from iknow.models.numbers import as_numbers
 from iknow.models.sklearn import SklearnModel
+from iknow.selection.validation import split_rows
 
 Pair = tuple[Any, Any]
 TEST = "test"
@@ -122,7 +122,7 @@ class _Asker:
         known, valid = self._observe_known(*training, "training")
         known = known[valid]
         held, valid = self._observe_known(*validation, "validation")
-        fitting, _ = split_validation(len(held), random_state)
+        fitting, _ = split_rows(len(held), random_state)
         held = held[fitting[valid[fitting]]]
         chosen = default_peers(known) if peers is None else peers
         self.peers = [peer.fit(known, held) for peer in chosen]

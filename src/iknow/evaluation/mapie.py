@@ -19,7 +19,7 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Floats
 from iknow.errors import MissingExtraError
-from iknow.evaluation.risk import split_validation
+from iknow.selection.validation import split_rows
 
 THRESHOLDS = 100  # as many as it tests by default
 
@@ -38,7 +38,7 @@ def certify_by_mapie(
     # It takes probabilities: ranks in (0, 1] carry the same order.
     levels = np.unique(scores)
     shares = np.searchsorted(levels, scores, side="right") / len(levels)
-    laying, testing = split_validation(len(scores), random_state)
+    laying, testing = split_rows(len(scores), random_state)
     quantiles = np.quantile(shares[laying], np.linspace(0, 1, THRESHOLDS), method="lower")
     controller = BinaryClassificationController(
         predict_function=lambda column: np.column_stack([1 - column[:, 0], column[:, 0]]),

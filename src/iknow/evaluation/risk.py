@@ -59,7 +59,7 @@ from iknow.core.text import as_real, shown
 from iknow.errors import InputError
 from iknow.evaluation.metrics import evaluate
 from iknow.selection.guarantee import STEPS, first_to_test, p_values
-from iknow.selection.validation import SHARE_TO_CHOOSE, count_from
+from iknow.selection.validation import count_from, split_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,13 +172,6 @@ def match_coverage(scores: Floats, coverage: float) -> Threshold:
     return Threshold(float(value), float(np.clip((wanted - above) / at, 0.0, 1.0)))
 
 
-def split_validation(n_samples: int, random_state: int) -> tuple[Ints, Ints]:
-    """The rows that lay the sequence, and fit what is fitted on labels; and those that certify."""
-    order = np.random.default_rng(random_state).permutation(n_samples)
-    cut = max(1, n_samples // SHARE_TO_CHOOSE)
-    return np.sort(order[:cut]), np.sort(order[cut:])
-
-
 def certify_threshold(
     scores: Floats,
     wrong: Bools,
@@ -201,7 +194,7 @@ def certify_threshold(
         >>> certify_threshold(scores, scores < 0.25, accuracy=0.95, confidence=0.9) < 0.3
         True
     """
-    laying, testing = split_validation(len(scores), random_state)
+    laying, testing = split_rows(len(scores), random_state)
     thresholds = _sequence(scores[laying], wrong[laying], len(testing), accuracy, confidence)
     held, missed = scores[testing], scores[testing[wrong[testing]]]
     counts, errors = count_from(held, thresholds), count_from(missed, thresholds)

@@ -78,9 +78,17 @@ def split(
     whole: Validation, random_state: int, share: int = SHARE_TO_CHOOSE
 ) -> tuple[Validation, Validation]:
     """The samples that choose, one in `share`, and those that certify, drawn at random."""
-    order = np.random.default_rng(random_state).permutation(len(whole))
-    cut = max(1, len(order) // share)
-    return whole[np.sort(order[:cut])], whole[np.sort(order[cut:])]
+    choosing, certifying = split_rows(len(whole), random_state, share)
+    return whole[choosing], whole[certifying]
+
+
+def split_rows(
+    n_samples: int, random_state: int, share: int = SHARE_TO_CHOOSE
+) -> tuple[Ints, Ints]:
+    """The rows of the samples that choose, and of those that certify, both ascending."""
+    order = np.random.default_rng(random_state).permutation(n_samples)
+    cut = max(1, n_samples // share)
+    return np.sort(order[:cut]), np.sort(order[cut:])
 
 
 def count_from(found: Floats, grid: Floats) -> Ints:
