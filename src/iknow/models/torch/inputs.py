@@ -66,12 +66,6 @@ def raw_input(tensors: Fields) -> Tensor | None:
     return values[0] if len(values) == 1 else None
 
 
-def is_measurable(tensors: Fields) -> bool:
-    """Whether nearness of inputs may mean something: of numbers or pixels, not of token numbers."""
-    raw = raw_input(tensors)
-    return raw is not None and (raw.is_floating_point() or raw.dtype == torch.uint8)
-
-
 def describe_batch(tensors: Fields) -> str:
     """A batch in an error."""
     parts = {k: f"{tuple(v.shape)} and dtype {v.dtype}" for k, v in tensors.arrays.items()}
@@ -92,17 +86,10 @@ def arguments(tensors: Fields, module: nn.Module) -> tuple[tuple[Any, ...], dict
     A module with a single parameter, which is none of the names, takes the dict as a whole.
     """
     placed, named = as_call(tensors)
-    if not named or not (taken := _parameters(module)):
-        return placed, named
-    unknown = [name for name in named if name not in taken]
-    if not unknown or any(each.kind is each.VAR_KEYWORD for each in taken.values()):
-        return placed, named
-    if len(taken) == 1 and not placed and len(unknown) == len(named):
-        return (named,), {}
-    raise InputError(
-        f"{type(module).__name__} takes no input {unknown[0]!r}: leave it out; it takes "
-        f"{names(taken, 30)}"
-    )
+    taken = _parameters(module)
+    is_single = len(taken) == 1 and not any(x.kind is x.VAR_KEYWORD for x in taken.values())
+    whole = is_single and not placed and taken.keys().isdisjoint(named)
+    return ((named,), {}) if whole else (placed, named)
 
 
 def check_complete(placed: tuple[Any, ...], named: dict[str, Any], module: nn.Module) -> None:

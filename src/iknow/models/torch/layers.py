@@ -208,10 +208,11 @@ class Trial:
         self._marks[name] = mark(tensor) if self._has_rows(tensor) else None
         if name in self.entered:
             return
-        if name in self._order or not self._has_rows(values):
+        has_rows = self._has_rows(values)
+        if name in self._order or not has_rows:
             self._unreadable.add(name)
         self._order.append(name)
-        if self._has_rows(values) and values.ndim <= 2:
+        if has_rows and values.ndim <= 2:
             self._tables[name] = values[:ROWS_TO_COMPARE].detach().clone()
 
     def _has_rows(self, value: Any) -> bool:
@@ -219,13 +220,13 @@ class Trial:
         is_plain_tensor = isinstance(value, Tensor) and is_plain(value)
         return is_plain_tensor and value.shape[:1] == (self._n_samples,)
 
-    def find(self, scores: Any) -> tuple[str, str] | None:
-        """The last hidden layer and the head of a module that returned these scores; None if no
-        part of it has weights.
+    def find(self, scores: Any) -> tuple[str, str]:
+        """The last hidden layer and the head of a module that returned these scores; input and
+        output if no part of it has weights.
         """
         weighted = [name for name in self._order if f"{name}{ENTRANCE}" in self.entered]
         if not weighted:
-            return None
+            return INPUT, OUTPUT
         head = self._find_head(dict.fromkeys(weighted), scores)
         has_rows = head in self._tables or not isinstance(scores, Tensor)
         shown = head if has_rows and head not in self._unreadable else OUTPUT

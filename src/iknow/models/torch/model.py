@@ -80,11 +80,10 @@ class TorchModel(Network):
         trial = Trial(parts, len(tensors), given.raw_input(tensors))
         returned = self._forward(tensors, trial)
         scores = find_output(returned, self.scores, len(tensors), self._name)
+        found = describe_layers(*trial.find(scores), tensors, parts)
         if isinstance(self.module, torch.jit.ScriptModule):
-            names = (INPUT, OUTPUT) if given.is_measurable(tensors) else (OUTPUT,)
-            return tuple(Layer(name, "hidden") for name in names)
-        hidden, head = trial.find(scores) or (INPUT, OUTPUT)
-        return describe_layers(hidden, head, tensors, parts)
+            return tuple(Layer(each.name, "hidden") for each in found)
+        return found
 
     def sensitivity(self, layer: str, inputs: Sizes) -> Sensitivity:
         check_type(self, TorchModel)
@@ -170,8 +169,13 @@ def running(
 def describe_layers(
     hidden: str, head: str, tensors: Fields, parts: Container[str]
 ) -> tuple[Layer, ...]:
-    """The input, if it can be measured, what enters the head, and the head; parts: other layers."""
-    found = [Layer(INPUT, "input")] if given.is_measurable(tensors) else []
+    """The input, what enters the head, and the head; parts: other layers.
+
+    Nearness of inputs may mean something for numbers or pixels, not for token numbers.
+    """
+    raw = given.raw_input(tensors)
+    measurable = raw is not None and (raw.is_floating_point() or raw.dtype == torch.uint8)
+    found = [Layer(INPUT, "input")] if measurable else []
     if hidden != INPUT or (not found and INPUT in parts):
         found.append(Layer(hidden, "hidden"))
     return (*found, Layer(head, "output"))

@@ -13,7 +13,6 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from types import MappingProxyType
 from typing import Any
 
 from torch import nn
@@ -25,7 +24,6 @@ _passes: list[_Pass] = []
 """The passes under way, per thread in the order they began; guarded by `_turn`."""
 
 COMPILED = "_compiled_call_impl"
-NOTHING: Mapping[str, nn.Module] = MappingProxyType({})
 
 
 @contextmanager
@@ -33,7 +31,7 @@ def forward_pass(
     module: nn.Module,
     watched: Mapping[str, nn.Module],
     act: Callable[[str, Any], None],
-    entered: Mapping[str, nn.Module] = NOTHING,
+    entered: Mapping[str, nn.Module],
 ) -> Iterator[None]:
     """Exclusive use of a module in eval mode; `act(name, output)` after a watched part runs.
 
