@@ -142,8 +142,8 @@ def test_training_and_both_searches_are_on_the_device(series, monkeypatch):
         seen.append(device)
         return train_network(*others)
 
-    def wrap(*arguments, device, **options):
-        seen.append(device)
+    def wrap(*arguments, search, **options):
+        seen.append(search)
         return EpistemicClassifier(*arguments, **options)
 
     train_network = networks.train_network
