@@ -47,7 +47,7 @@ class Methods:
         index = None if device is None else plain_index(device)
         self.settings: dict[str, Any] = {
             "classes": np.arange(n_classes),
-            "index": index,
+            "search": index,
             "progress": False,
         }
         self.iknow = EpistemicClassifier(variant.members[0], **self.settings).fit(x, y)

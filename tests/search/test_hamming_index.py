@@ -111,9 +111,8 @@ def test_counting_is_chosen_for_p_0_on_any_device_and_beside_any_index():
     """Leaves are a default layer: a device or an index for the others must not refuse them."""
     assert index_type(Hamming(), None) is HammingIndex
     assert index_type(Hamming(), "cpu") is HammingIndex
-    assert index_type(Hamming(), None, CpuIndex) is HammingIndex
+    assert index_type(Hamming(), CpuIndex) is HammingIndex
     assert index_type(Euclidean, None) is CpuIndex
-    with pytest.raises(InputError, match="device must be None"):
-        index_type(Hamming(), "cpu", CpuIndex)
+    assert index_type(Euclidean, CpuIndex) is CpuIndex
     with pytest.raises(InputError, match="uses the Euclidean norm"):
         index_type(Minkowski(1.0), "cpu")
