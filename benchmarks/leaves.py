@@ -34,7 +34,7 @@ from sklearn.ensemble import (
 
 from benchmarks.scoreboard.tabular import shift_table
 from iknow import metrics
-from iknow.classifier.epistemic import EpistemicClassifier
+from iknow.classifier.estimator import EpistemicClassifier
 from iknow.core.arrays import Bools, Floats, Floats32, Ints
 from iknow.core.level import log_odds
 from iknow.errors import SelectionError

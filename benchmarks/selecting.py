@@ -11,7 +11,7 @@ from benchmarks.mnist import FIRST_LAYER, Digits
 from benchmarks.racing import best_of, timed
 from benchmarks.recording import Recorder
 from benchmarks.records import Quantity
-from iknow.classifier.epistemic import EpistemicClassifier
+from iknow.classifier.estimator import EpistemicClassifier
 from iknow.errors import MissingExtraError
 from iknow.models import PrecomputedModel
 from iknow.rules import Ball, BallElseNearest, BallWithNearest

@@ -14,7 +14,7 @@ from benchmarks.racing import best_of, timed
 from benchmarks.recording import Recorder
 from benchmarks.records import LOAD, Quantity
 from benchmarks.synthetic import Shape, draw_clustered
-from iknow.classifier.epistemic import EpistemicClassifier
+from iknow.classifier.estimator import EpistemicClassifier
 from iknow.models import PrecomputedModel
 from iknow.rules import Ball
 

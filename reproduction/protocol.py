@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from iknow.classifier.epistemic import EpistemicClassifier
+from iknow.classifier.estimator import EpistemicClassifier
 from iknow.core.arrays import Bools, Floats32
 from iknow.errors import MissingExtraError
 from iknow.evaluation.perturbations import add_gaussian, add_uniform

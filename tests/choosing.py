@@ -1,6 +1,6 @@
 """The layers of a model that a classifier chooses if the user names none."""
 
-from iknow.classifier.fitting import choose_layers
+from iknow.classifier.plan import choose_layers
 
 
 def paper_layers(model, batch):

@@ -16,7 +16,7 @@ from scipy.ndimage import rotate
 from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
 
-from iknow.classifier.epistemic import EpistemicClassifier
+from iknow.classifier.estimator import EpistemicClassifier
 from iknow.core.arrays import Floats, Floats32, Ints
 from iknow.core.level import log_odds
 from iknow.monitor import watch_scores, watched_layers

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.scoreboard.cells import Variant
-from iknow.classifier.epistemic import EpistemicClassifier
+from iknow.classifier.estimator import EpistemicClassifier
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Assertion
 from iknow.errors import SelectionError

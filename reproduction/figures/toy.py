@@ -16,7 +16,7 @@ from sklearn.datasets import make_blobs
 from sklearn.frozen import FrozenEstimator
 from sklearn.neural_network import MLPClassifier
 
-from iknow.classifier.epistemic import EpistemicClassifier
+from iknow.classifier.estimator import EpistemicClassifier
 from iknow.core.arrays import Bools, Codes, Floats, Ints
 from iknow.core.assertion import Assertion
 from iknow.evaluation.curves import map_regions

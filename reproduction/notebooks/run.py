@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from iknow.classifier.epistemic import EpistemicClassifier
+from iknow.classifier.estimator import EpistemicClassifier
 from iknow.core.arrays import Floats
 from iknow.core.assertion import Assertion
 from iknow.core.rule import Rule

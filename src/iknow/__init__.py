@@ -1,6 +1,6 @@
 """iknow makes a classifier honest: IK, IMK or IDK for each prediction, and the samples for it."""
 
-from iknow.classifier.epistemic import EpistemicClassifier
+from iknow.classifier.estimator import EpistemicClassifier
 from iknow.client.client import Client
 from iknow.core.assertion import Assertion, Reason, make_assertions
 from iknow.core.evidence import Evidence, merge_evidence

@@ -5,6 +5,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import warnings
+
 LONGEST_MESSAGE = 1400
 """Characters, as a message may quote input of any size. The command line prints longer lines, so
 that no message is cut twice.
@@ -90,6 +94,17 @@ class MissingExtraError(IknowError, ImportError):
 
     def __reduce__(self) -> tuple[type[MissingExtraError], tuple[str, str]]:
         return type(self), (self.feature, self.extra)  # pickle would pass the message
+
+
+HOME = os.path.dirname(__file__) + os.sep
+
+
+def warn(message: str) -> None:
+    """Warn of the line that called iknow, however deep inside we are."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(HOME):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, stacklevel=level)
 
 
 def _shorten(message: str) -> str:

@@ -103,7 +103,7 @@ def test_the_command_line_says_whom_a_certificate_is_about(tmp_path):
     assert "ran out of time" not in text
     record = classifier.selection_
     hurried = replace(record, certificate=replace(record.certificate, proven=False))
-    classifier.selection_ = hurried
+    classifier.plan_ = replace(classifier.plan_, selection=hurried)
     show_fit(classifier, tmp_path / "x.iknow", console)
     assert "The search ran out of time" in console.export_text()
 

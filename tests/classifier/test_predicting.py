@@ -26,7 +26,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 from iknow import Ball, EpistemicClassifier, Nearest
-from iknow.classifier.predicting import softmax
+from iknow.core.level import softmax
 from iknow.errors import InputError
 from iknow.models import PrecomputedModel
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from iknow.classifier.progress import track
+from iknow.classifier.observe import track
 
 SCRIPT = """
 import sys

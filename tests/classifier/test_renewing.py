@@ -1,6 +1,7 @@
 """Promises about evidence that has changed are stale, say so, and can be renewed."""
 
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -32,6 +33,11 @@ def tuned(**goal):
     return fitted().tune(X[VALIDATION], Y[VALIDATION], **goal)
 
 
+def without_3(ec):
+    ec.memory.remove([3])
+    return ec
+
+
 GOALS = [
     {},
     {"accuracy": 0.9},
@@ -46,7 +52,7 @@ def test_a_change_makes_it_stale_and_fresh_samples_renew_it(goal):
     ec = tuned(**goal)
     assert ec.selection_.stale == ""
     before = ec.assess(X[LATER]).assertion.tolist()
-    ec.relabel([3], Y[3:4], who="Ada", why="sure")
+    ec.memory.relabel([3], Y[3:4], who="Ada", why="sure")
     assert ec.assess(X[LATER]).assertion.tolist() == before  # assertions go on
     stale = ec.selection_
     assert stale.stale.startswith("1 sample relabeled at 2")
@@ -57,10 +63,12 @@ def test_a_change_makes_it_stale_and_fresh_samples_renew_it(goal):
     assert "Guaranteed" not in said
     assert "Stale" in stale._repr_html_()
     assert "Stale" in ec._repr_html_inner()
-    ec.remove([5])
+    ec.memory.remove([5])
     assert ec.selection_.stale == stale.stale  # since the first change
     ec.recertify(X[FRESH], Y[FRESH])
-    again = fitted().relabel([3], Y[3:4]).remove([5]).tune(X[FRESH], Y[FRESH], **goal)
+    again = fitted()
+    again.memory.relabel([3], Y[3:4]).remove([5])
+    again.tune(X[FRESH], Y[FRESH], **goal)
     assert ec.selection_ == again.selection_
     assert ec.selection_.goal == again.selection_.goal
     assert ec.assess(X[LATER]).assertion.tolist() == again.assess(X[LATER]).assertion.tolist()
@@ -68,7 +76,7 @@ def test_a_change_makes_it_stale_and_fresh_samples_renew_it(goal):
 
 
 def test_the_goal_and_the_staleness_are_stored():
-    stale = tuned(accuracy=0.9).remove([3]).selection_
+    stale = without_3(tuned(accuracy=0.9)).selection_
     again = Selection.from_dict(stale.to_dict())
     assert (again, again.goal, again.stale) == (stale, stale.goal, stale.stale)
     goal = Goal(k=np.array([3, 5]), method="grid")
@@ -79,14 +87,15 @@ def test_the_goal_and_the_staleness_are_stored():
 
 
 def test_a_selection_without_a_goal_cannot_be_renewed():
-    ec = tuned(coverage=0.7).remove([3])
-    ec.selection_ = Selection.from_dict({**ec.selection_.to_dict(), "goal": None})
+    ec = without_3(tuned(coverage=0.7))
+    unknown = Selection.from_dict({**ec.selection_.to_dict(), "goal": None})
+    ec.plan_ = replace(ec.plan_, selection=unknown)
     with pytest.raises(InputError, match="does not say what it was chosen for"):
         ec.recertify(X[FRESH], Y[FRESH])
 
 
 def test_what_cannot_be_renewed_stays_as_it_is():
-    ec = tuned(accuracy=0.9).remove([3])
+    ec = without_3(tuned(accuracy=0.9))
     before = vars(ec).copy()
     with pytest.raises(SelectionError):
         ec.recertify(X[FRESH][:3], Y[FRESH][:3])
@@ -101,7 +110,7 @@ def test_what_cannot_be_renewed_stays_as_it_is():
 
 def test_a_selection_that_was_given_becomes_stale_too():
     given = tuned(accuracy=0.9).selection_
-    ec = fitted(rule=given).remove([3])
+    ec = without_3(fitted(rule=given))
     assert ec.selection_.stale
     assert ec.rule is given
     assert not given.stale
@@ -112,7 +121,9 @@ def test_a_change_while_it_is_tuned_is_noticed(monkeypatch):
     ec, choose = fitted(), tuning.choose
 
     def meanwhile(*arguments, **options):
-        other = threading.Thread(target=ec.remove, args=([3],))  # it need not wait for tuning
+        other = threading.Thread(
+            target=ec.memory.remove, args=([3],)
+        )  # it need not wait for tuning
         other.start()
         other.join()
         return choose(*arguments, **options)
@@ -125,7 +136,7 @@ def test_a_change_while_it_is_tuned_is_noticed(monkeypatch):
 
 def test_a_new_class_in_fresh_data_counts_as_wrong():
     ec = tuned(accuracy=0.8)
-    ec.add(X[LATER][:5] + 30, [7] * 5)
+    ec.memory.add(X[LATER][:5] + 30, [7] * 5)
     labels = Y[FRESH].copy()
     labels[:4] = 7
     ec.recertify(X[FRESH], labels)
@@ -169,14 +180,14 @@ def test_nothing_of_a_removed_sample_is_left(tmp_path):
         ec.save(tmp_path / "b.iknow")
         return [(tmp_path / "b.iknow").read_bytes()]
 
-    learned = {"indexes_", "probe_", "changes_", "selection_", "neighborhoods_"}
-    memory = lambda: held({k: v for k, v in vars(ec).items() if k in learned})  # noqa: E731
+    learned = {"indexes", "probe", "log", "selection", "rules"}
+    memory = lambda: held({k: v for k, v in vars(ec.plan_).items() if k in learned})  # noqa: E731
     assert is_in(memory())
     assert is_in(saved())
     assert 300 in ec.probe_.rows
-    ec.remove([300])
+    ec.memory.remove([300])
     assert not is_in(saved())
-    ec.compact()
+    ec.memory.compact()
     assert not is_in(memory())
     assert not is_in(saved())
     assert isinstance(ec.probe_, Probe)
@@ -188,7 +199,7 @@ def test_nothing_of_a_removed_sample_is_left(tmp_path):
 def test_a_probe_forgets_samples_by_their_numbers():
     ec = fitted(rule=Ball(1.0))
     probe = ec.probe_
-    ec.relabel([3], [1])
+    ec.memory.relabel([3], [1])
     assert ec.probe_ is probe  # nothing went
     assert isinstance(probe.without(probe.rows), str)
     stream = EpistemicClassifier(MODEL, rule=Ball(1.0), progress=False)

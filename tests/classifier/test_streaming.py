@@ -140,7 +140,7 @@ def test_bad_input_is_refused_and_nothing_changes(tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"needs room for 3,\d\d\d bytes; 1,000 are free"):
         classifier.fit(X[:90], Y[:90], folder=tmp_path)
     assert vars(classifier).keys() == before.keys()
-    assert classifier.indexes_ is before["indexes_"]
+    assert classifier.plan_ is before["plan_"]
     assert [each.name for each in tmp_path.iterdir()] == ["file"]
 
 

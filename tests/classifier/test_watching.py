@@ -245,7 +245,7 @@ def test_a_watch_must_fit_its_bundle(tmp_path):
         replace(watch, layers=("a", "c")),
         replace(watch, belief=np.full(len(watch), 3)),
     ):
-        ec.selection_ = replace(ec.selection_, watch=wrong)
+        ec.plan_ = replace(ec.plan_, selection=replace(ec.selection_, watch=wrong))
         ec.save(tmp_path / "x.iknow")
         with pytest.raises(BundleError, match="watch"):
             EpistemicClassifier.load(tmp_path / "x.iknow")

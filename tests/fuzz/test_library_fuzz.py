@@ -522,9 +522,9 @@ def check_ties(problem, oracle, classifier, test, told):
             RelativeBall(radius, 1),
         )[kind]  # fmt: skip
     before = classifier.neighborhoods_
-    classifier.neighborhoods_ = rules
+    classifier.plan_ = replace(before, rules=rules)
     a = classifier.assess(test)
-    classifier.neighborhoods_ = before
+    classifier.plan_ = before
     oracle.check(a, rules, range(len(a)), f"{told} with {rules}")
 
 

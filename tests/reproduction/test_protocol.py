@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 
-from iknow.classifier.epistemic import EpistemicClassifier
+from iknow.classifier.estimator import EpistemicClassifier
 from iknow.errors import MissingExtraError
 from reproduction import protocol
 from reproduction.data.datasets import Dataset, load_dataset

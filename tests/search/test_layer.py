@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 from iknow import Ball, EpistemicClassifier
-from iknow.classifier.parameters import as_metrics
+from iknow.classifier.plan import as_metrics
 from iknow.errors import BundleError, InputError, MissingExtraError
 from iknow.metrics import (
     Cosine,

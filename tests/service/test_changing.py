@@ -55,8 +55,8 @@ def test_a_change_is_on_disk_and_in_the_answers(running, digits, path, model, tm
     assert any("Stale" in each for each in after.promises)
     assert client.changes("digits") == done.changes
     loaded = EpistemicClassifier.load(path)
-    assert loaded.bundled_["sha256"] == after.bundle
-    assert [each.why for each in loaded.changes_] == ["drift"] * 3
+    assert loaded.plan_.bundled["sha256"] == after.bundle
+    assert [each.why for each in loaded.memory.log] == ["drift"] * 3
     answers = client.assess("digits", X[:100])
     assert answers.bundle == after.bundle
     assert [each.name for each in answers.reason] == said_by(path, X[:100])
@@ -146,7 +146,7 @@ def test_what_is_wrong_is_told_and_changes_nothing(serving, path):
 
 def test_a_bundle_that_somebody_else_changed_is_a_conflict_until_it_is_loaded(serving, path):
     client = Client(serving([Source(path)]))
-    EpistemicClassifier.load(path).remove([3]).commit()
+    EpistemicClassifier.load(path).memory.remove([3]).commit()
     with pytest.raises(ServiceError, match="reload") as refused:
         client.change("digits", remove=[5])
     assert refused.value.status == 409

@@ -7,10 +7,10 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.neural_network import MLPClassifier
 
 from iknow import EpistemicClassifier
+from iknow.classifier.memory import follow
 from iknow.errors import BundleError, ConflictError, InputError
 from iknow.storage.about import describe_bundle
 from iknow.storage.bundle import read_bundle
-from iknow.storage.committing import catch_up
 from iknow.storage.segments.compacting import compact_bundle
 from tests.storage.test_bundle import make_classifier, make_outputs
 
@@ -47,11 +47,11 @@ def said(classifier):
 
 def change(ec):
     """Removals, among them of samples in the probe, additions, other labels and a new class."""
-    ec.remove(ec.probe_.rows[:3].tolist(), who="Ada", why="withdrawn")
-    ec.add(X[150:160], Y[150:160], who="Ben")
-    ec.remove([152], why="withdrawn too")
-    ec.relabel([20, 151], [0, 0])
-    ec.add(X[160:161], [9], rows=[700])
+    ec.memory.remove(ec.probe_.rows[:3].tolist(), who="Ada", why="withdrawn")
+    ec.memory.add(X[150:160], Y[150:160], who="Ben")
+    ec.memory.remove([152], why="withdrawn too")
+    ec.memory.relabel([20, 151], [0, 0])
+    ec.memory.add(X[160:161], [9], rows=[700])
     return ec
 
 
@@ -59,14 +59,14 @@ def test_a_loaded_bundle_says_what_was_committed(path, model):
     ec = change(EpistemicClassifier.load(path, model))
     before, expected = path.stat().st_size, said(ec)
     assert said(EpistemicClassifier.load(path, model)) != expected
-    ec.commit()
+    ec.memory.commit()
     assert path.stat().st_size > before
     assert said(EpistemicClassifier.load(path)) == expected  # by its own model
     compact_bundle(path)
     loaded = EpistemicClassifier.load(path)
     assert said(loaded) == expected
-    assert [each.sentence() for each in loaded.changes_] == [
-        each.sentence() for each in ec.changes_
+    assert [each.sentence() for each in loaded.memory.log] == [
+        each.sentence() for each in ec.memory.log
     ]
     assert loaded.classes_.tolist() == [0, 1, 2, 3, 9]
     info = describe_bundle(path)
@@ -98,10 +98,10 @@ def test_after_compaction_nothing_of_a_removed_sample_is_left(path, model):
     raw = [row for row in raw if np.count_nonzero(row) > 1]
     traces = [*held, *X[gone], *raw, *scores]
     assert len(traces_of(path.read_bytes(), traces)) > 5  # the search can find them
-    first, _ = ec.add(added, Y[350:352])
-    ec.remove([*gone, int(first)])
+    first, _ = ec.memory.add(added, Y[350:352])
+    ec.memory.remove([*gone, int(first)])
     came = ec.indexes_["input"].transform(added)
-    ec.commit()
+    ec.memory.commit()
     assert traces_of(path.read_bytes(), traces)  # not before compaction
     assert traces_of(path.read_bytes(), came) == [0, 1]
     compact_bundle(path)
@@ -116,50 +116,54 @@ def test_after_compaction_nothing_of_a_removed_sample_is_left(path, model):
 
 
 def test_what_is_chosen_anew_is_written_too(path, model):
-    ec = EpistemicClassifier.load(path, model).remove([3]).commit()
+    ec = EpistemicClassifier.load(path, model)
+    ec.memory.remove([3]).commit()
     assert describe_bundle(path).selection.stale
     ec.recertify(X[150:300], Y[150:300])
-    ec.commit()
+    ec.memory.commit()
     info = describe_bundle(path)
     assert not info.selection.stale
     assert info.is_portable  # although it was loaded with another model
     assert said(EpistemicClassifier.load(path)) == said(ec)
     content = path.read_bytes()
-    ec.commit()
+    ec.memory.commit()
     assert path.read_bytes() == content  # nothing happened since
 
 
 def test_of_two_who_loaded_it_the_second_is_told(path):
     one, other = EpistemicClassifier.load(path), EpistemicClassifier.load(path)
-    one.remove([3]).commit()
-    other.remove([5])
+    one.memory.remove([3]).commit()
+    other.memory.remove([5])
     with pytest.raises(ConflictError, match="load it again"):
-        other.commit()
-    again = EpistemicClassifier.load(path).remove([5]).commit()
-    assert [each.ids.tolist() for each in again.changes_] == [[3], [5]]
+        other.memory.commit()
+    again = EpistemicClassifier.load(path)
+    again.memory.remove([5]).commit()
+    assert [each.ids.tolist() for each in again.memory.log] == [[3], [5]]
 
 
 def test_a_failed_commit_can_be_tried_again(path, monkeypatch):
-    ec = EpistemicClassifier.load(path).remove([3])
+    ec = EpistemicClassifier.load(path)
+    ec.memory.remove([3])
 
     def fail(*arguments):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("iknow.storage.segments.appending.os.write", fail)
     with pytest.raises(OSError, match="No space"):
-        ec.commit()
+        ec.memory.commit()
     monkeypatch.undo()
     assert not read_bundle(path).changes
-    ec.commit()
+    ec.memory.commit()
     assert len(read_bundle(path).changes) == 1
 
 
 def test_what_was_not_loaded_or_was_compacted_is_saved_instead(path, tmp_path):
     with pytest.raises(InputError, match="save this one"):
-        make_classifier().commit()
-    ec = EpistemicClassifier.load(path).remove([3]).compact()
+        make_classifier().memory.commit()
+    ec = EpistemicClassifier.load(path)
+    ec.memory.remove([3]).compact()
     with pytest.raises(InputError, match="save this classifier instead"):
-        ec.commit()
+        ec.memory.commit()
     with pytest.raises(BundleError):
         EpistemicClassifier.load(path, at="0" * 64)
 
@@ -167,13 +171,16 @@ def test_what_was_not_loaded_or_was_compacted_is_saved_instead(path, tmp_path):
 def test_a_classifier_catches_up_with_its_bundle(tmp_path):
     make_classifier().save(tmp_path / "x.iknow")
     reader, writer = (EpistemicClassifier.load(tmp_path / "x.iknow") for _ in range(2))
-    digests = [writer.remove([i]).commit().bundled_["sha256"] for i in range(4)]
+    digests = []
+    for i in range(4):
+        writer.memory.remove([i]).commit()
+        digests.append(writer.plan_.bundled["sha256"])
     queries = make_outputs(40, seed=9)[0]
-    halfway = catch_up(reader, digests[1])
+    halfway = follow(reader, digests[1])
     then = EpistemicClassifier.load(tmp_path / "x.iknow", at=digests[1])
     np.testing.assert_array_equal(halfway.assess(queries).reason, then.assess(queries).reason)
-    assert [len(each.changes_) for each in (reader, halfway, then)] == [0, 2, 2]
-    assert len(catch_up(halfway).changes_) == 4
-    assert catch_up(halfway, digests[0]) is None  # never backward
+    assert [len(each.memory.log) for each in (reader, halfway, then)] == [0, 2, 2]
+    assert len(follow(halfway).memory.log) == 4
+    assert follow(halfway, digests[0]) is None  # never backward
     compact_bundle(tmp_path / "x.iknow")
-    assert catch_up(halfway) is None  # it must be loaded
+    assert follow(halfway) is None  # it must be loaded

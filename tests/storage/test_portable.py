@@ -111,7 +111,7 @@ def test_the_checksum_of_a_bundle_is_that_of_its_manifest(classifier, saved, tmp
     with zipfile.ZipFile(saved) as file:
         wanted = hashlib.sha256(file.read("manifest.json")).hexdigest()
     assert describe_bundle(saved).sha256 == wanted
-    assert EpistemicClassifier.load(saved).bundled_["sha256"] == wanted
+    assert EpistemicClassifier.load(saved).plan_.bundled["sha256"] == wanted
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1790000000")
     sums = set()
     for name, note in (("a", ""), ("b", ""), ("c", "another")):

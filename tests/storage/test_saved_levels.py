@@ -113,10 +113,10 @@ def test_a_selection_that_leaves_out_a_layer_unknown_here_can_be_saved(tmp_path)
 
 def test_rules_that_somebody_changed_are_refused_before_they_are_saved(tmp_path):
     made = make_classifier(coverage=0.7)
-    made.neighborhoods_ = {"noise": Ball(1.0)}
+    made.plan_ = replace(made.plan_, rules={"noise": Ball(1.0)})
     with pytest.raises(InputError, match="either all layers or none must have a rule"):
         made.save(tmp_path / "x.iknow")
-    made.neighborhoods_ = {"a": Ball(1.0)}
+    made.plan_ = replace(made.plan_, rules={"a": Ball(1.0)})
     with pytest.raises(InputError, match="the levels have the quorum"):
         made.save(tmp_path / "x.iknow")
     assert list(tmp_path.iterdir()) == []

@@ -29,7 +29,7 @@ from benchmarks.scoreboard.torch.descent import Conditions, descend
 from benchmarks.scoreboard.torch.evidence import LayerEvidence, nearest_guides
 from benchmarks.scoreboard.torch.plain_index import PlainIndex
 from benchmarks.scoreboard.torch.training import predict, train
-from iknow.classifier.epistemic import EpistemicClassifier
+from iknow.classifier.estimator import EpistemicClassifier
 from iknow.core.assertion import Assertion
 from iknow.evaluation.peers.logits import log_probability
 from iknow.evaluation.risk import match_coverage

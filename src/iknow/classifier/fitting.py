@@ -1,33 +1,34 @@
-"""Fitting: from training samples to one index per layer, the evidence that assessments rest on.
+"""Fitting: from training samples to the memory of each layer.
 
-A trained model is taken as it is. An unfitted scikit-learn classifier is trained first, and tuned
-on the part that was held out. A `Plan` checks layers, metrics and rules before the model works.
+A trained model is taken as it is. An unfitted scikit-learn classifier is cloned and trained on all
+but a part of the samples, which tunes the rules. `fit` passes on what that training asks for, such
+as weights. With scikit-learn's metadata routing the wrapped classifier gets what it requests, as
+`LogisticRegression().set_fit_request(sample_weight=True)` does. Without it, its `fit` gets all.
 """
 
 from __future__ import annotations
 
-import warnings
-from abc import abstractmethod
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Self
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn import get_config
+from sklearn.base import clone
+from sklearn.utils import check_random_state
+from sklearn.utils.metadata_routing import process_routing
 
-from iknow.classifier import gathering, parameters
-from iknow.classifier.reading import ReadingMixin
-from iknow.classifier.streaming import build_on_disk, check_folder, choose_rows
-from iknow.classifier.training import refuse_params, seeded_clone, split_rows, take_params, train
-from iknow.core.arrays import Ints
-from iknow.core.quorum import Quorum
-from iknow.core.rule import Rule
-from iknow.errors import SelectionError
-from iknow.metrics import Euclidean, Metric
+from iknow.classifier.observe import check_columns, check_valid, track
+from iknow.classifier.plan import Plan, kind_of, settle
+from iknow.classifier.reading import all_labels, read
+from iknow.classifier.streaming import build_on_disk, check_first, choose_rows, observe_to_disk
+from iknow.classifier.tuning import select
+from iknow.core.arrays import Floats32, Ints, Labels
+from iknow.core.text import as_flag, as_real, names, shown
+from iknow.errors import InputError, RefusedError, SelectionError, warn
 from iknow.metrics.defaults import default_metric, warn_of_layers
-from iknow.models.adapt import is_estimator, is_to_be_trained
-from iknow.models.inputs import count_samples, take_rows
+from iknow.models.adapt import as_model
+from iknow.models.inputs import count_samples, own_copy, take_rows
 from iknow.models.labels import (
     as_labels,
     as_row_numbers,
@@ -35,252 +36,260 @@ from iknow.models.labels import (
     encode,
     find_classes,
 )
-from iknow.models.model import Layer, Model, Role
+from iknow.models.model import Model, Observation, observe_all
 from iknow.models.numbers import as_dense
 from iknow.models.probe import Probe, make_probe
-from iknow.models.samples import Samples, is_loader, warn_of_shuffling
+from iknow.models.refused import ORDINARY, find_kinds, is_refusal
+from iknow.models.samples import Samples, warn_of_shuffling
 from iknow.rules import Ball
-from iknow.search.layer import LayerIndex, index_type
+from iknow.search.layer import LayerIndex
 from iknow.search.scratch import Folder
-from iknow.selection import Goal, tunes_for_coverage
+from iknow.selection import Goal, Selection, tunes_for_coverage
+
+if TYPE_CHECKING:
+    from iknow.classifier.estimator import EpistemicClassifier
 
 
-@dataclass(frozen=True, eq=False)
-class Plan:
-    """What a classifier is going to collect.
+def collect(
+    classifier: EpistemicClassifier,
+    model: Model,
+    samples: Samples,
+    rows: Any,
+    positions: Ints | None = None,
+    *,
+    parts: bool = False,
+    folder: Folder = None,
+) -> Plan:
+    """The plan of a classifier, with an index for each layer of its model.
 
-    roles: by layer. chosen: whether the user named them, or a metric for them. levels: whether
-    levels choose the neighborhoods. metrics: by layer, those that the user gave, None for the
-    others. fixed: the neighborhoods that need no tuning, None if there is something to tune.
+    rows: as in `fit`. positions: see `check_valid`. parts: whether more samples will come. folder:
+    where to keep the activations; None for memory.
     """
-
-    roles: Mapping[str, Role]
-    chosen: bool
-    levels: bool
-    metrics: Mapping[str, Metric | None]
-    fixed: dict[str, Rule] | None
-    rule: type[Rule]
-    k: int
-    quorum: Quorum
-
-    @property
-    def layers(self) -> tuple[str, ...]:
-        return tuple(self.roles)
-
-    def check_size(self, n_rows: int) -> None:
-        """Refuse a k, or a quorum, larger than the training set."""
-        parameters.check_neighbors(self.fixed, self.rule, self.k, n_rows)
-        parameters.check_quorum_size(self.fixed, self.quorum, n_rows)
-
-
-def make_plan(classifier: Any, first: Any) -> Plan:
-    """The plan of a classifier with its parameters and a model, by its first batch."""
-    named = parameters.as_layer_names(classifier.layers)
-    rule = parameters.kind_of(classifier.rule)
-    levels = parameters.has_levels(classifier.rule)
-    model, k = classifier.model_, classifier.k
-    roles = find_roles(model, first, named, levels)
-    quorum = parameters.as_quorum(classifier.quorum, rule)
-    fixed = parameters.fixed_rules(classifier.rule, k, tuple(roles), quorum)
-    metrics = parameters.as_metrics(classifier.metric, tuple(roles))
-    for metric in metrics.values():
-        index_type(metric or Euclidean, classifier.search)
-    chosen = named is not None or classifier.metric is not None
-    return Plan(roles, chosen, levels, metrics, fixed, rule, k, quorum)
-
-
-def find_roles(
-    model: Model, first: Any, named: tuple[str, ...] | None, levels: bool
-) -> dict[str, Role]:
-    """The roles of the layers that the user named, or of those chosen by a first batch.
-
-    Layers that a user computed have the role "hidden" and may have a telling name.
-    """
-    if named is not None:
-        return {name: model.role(name) for name in named}
-    chosen = choose_layers(model.layers(first), levels=levels)
-    return {
-        each.name: model.role(each.name) if each.role == "hidden" else each.role for each in chosen
-    }
-
-
-def choose_layers(described: Iterable[Layer], *, levels: bool) -> tuple[Layer, ...]:
-    """The layers to use, of those that a model describes, by their roles.
-
-    The paper's rules take what enters the head, and the output. Levels take the input, the last
-    hidden layer and the leaves; the output only if there is nothing else.
-    """
-    by_role: defaultdict[Role, list[Layer]] = defaultdict(list)
-    for layer in described:
-        by_role[layer.role].append(layer)
-    hidden, output = by_role["hidden"], by_role["output"]
-    if not levels:
-        return (*(hidden or by_role["input"]), *output)
-    first = by_role["table"] or by_role["input"]
-    return (*first, *hidden, *by_role["leaves"]) or tuple(output)
-
-
-class FittingMixin(ReadingMixin):
-    """`fit`, for a classifier that reads samples."""
-
-    def fit(
-        self, X: Any, y: Any = None, *, rows: Any = None, folder: Any = None, **params: Any
-    ) -> Self:
-        """Collect the evidence: the activations of the training samples, with their labels.
-
-        Args:
-            X: n samples, in any form the model takes. Or a loader that yields them in batches, with
-                their labels: a torch DataLoader or Dataset, a Hugging Face dataset, or an iterator.
-                It is read once, one batch at a time (`iknow.models.samples`).
-            y: Labels of shape (n,), unless the loader yields them.
-            rows: Numbers of shape (n,) that identify the samples. Default: their positions in X.
-            folder: Keep the activations on disk, in this folder, for a training set that does not
-                fit into memory; see `iknow.classifier.streaming`. The files vanish with the
-                classifier: `save` keeps the evidence. Metrics are fitted to 100,000 samples.
-            **params: Passed on to the training of a scikit-learn classifier, such as
-                `sample_weight` of shape (n,); with metadata routing, if the classifier requests it.
-                They train the model and nothing else: as evidence all samples count alike.
-        """
-        with self._unchanged_by_failure():
-            self.__dict__ = {name: old for name, old in vars(self).items() if name[-1] != "_"}
-            at_hand = not is_loader(X)
-            if at_hand and is_estimator(self.model):
-                parameters.check_features(self, X, reset=True)
-            # Both are as deep, so that warnings point at the line that called fit.
-            trains = at_hand and is_to_be_trained(self.model, X)
-            begin = self._train if trains else self._wrap
-            stored = None if folder is None else check_folder(folder, self.search)
-            return begin(X, y, rows, params, folder=stored)
-
-    @contextmanager
-    def _unchanged_by_failure(self) -> Iterator[None]:
-        before = self.__dict__.copy()
-        try:
-            yield
-        except BaseException:
-            self.__dict__ = before
-            raise
-
-    @abstractmethod
-    def _select(
-        self,
-        goal: Goal,
-        samples: Samples,
-        what: str,
-        positions: Ints | None = None,
-        reference: Any = None,
-    ) -> Self:
-        """Choose neighborhoods for a goal on some samples; positions: see `check_valid`."""
-
-    def _wrap(
-        self,
-        X: Any,
-        y: Any,
-        rows: Any,
-        params: Mapping[str, Any],
-        *,
-        parts: bool = False,
-        folder: Folder = None,
-    ) -> Self:
-        """Take the model as it is; parts: more will come."""
-        refuse_params(params)
-        self.model_ = self._adapt(self.model)
-        if rows is None:
-            warn_of_shuffling(X)
-        samples = self._samples(X, y)
-        if y is None and samples.inputs is not None:  # in scikit-learn's words
-            as_labels(None, 0, "y")
-        return self._collect(samples, rows, parts=parts, folder=folder)
-
-    def _train(
-        self, X: Any, y: Any, rows: Any, params: Mapping[str, Any], *, folder: Folder = None
-    ) -> Self:
-        """Train a clone of the estimator; if there is a radius, tune on a held-out part."""
-        inputs = as_dense(X)
-        labels = as_labels(y, count_samples(inputs), "y")
+    first = samples.first()
+    if samples.labels is not None and not parts:
+        check_several_classes(samples.labels)
+    settings = settle(classifier, model, first)
+    if samples.n_samples is not None and not parts:
+        settings.check_size(samples.n_samples)
+    observation, n_columns = _run(model, samples, settings.layers, classifier.progress, folder)
+    labels = all_labels(samples, classifier.classes)
+    if not parts:  # of a loader they are known by now
         check_several_classes(labels)
-        numbers = as_row_numbers(rows, len(labels))
-        rule = parameters.kind_of(self.rule)
-        tunes = rule is self.rule and (rule.by_level or tunes_for_coverage(rule))
-        training = np.arange(len(labels))
-        if tunes:
-            training, validation = split_rows(labels, self.validation_fraction, self.random_state)
-        seen = take_rows(inputs, training)
-        estimator = seeded_clone(self.model, self.random_state)
-        routed = take_params(self, params, training, len(labels))
-        self.model_ = self._adapt(train(estimator, seen, labels[training], training, routed))
-        known = self._samples(seen, labels[training])
-        self._collect(known, numbers[training], training, folder=folder)
-        if not tunes:
-            return self
-        try:
-            part = take_rows(inputs, validation)
-            held_out = self._samples(part, labels[validation])
-            return self._select(Goal(k=self.k), held_out, "training", validation)
-        except SelectionError as error:
-            warnings.warn(
-                f"{error}. Until it is tuned again this classifier answers IDK for all but exact "
-                "copies of training samples",
-                stacklevel=3,
-            )
-            self.neighborhoods_ = dict.fromkeys(self.layers_, Ball(0.0))
-            return self
+        settings.check_size(len(labels))
+    check_valid(observation.invalid, "training", positions, settings.layers)
+    found = observation.activations
+    some = slice(None) if folder is None else choose_rows(found)
+    typical = {layer: values[some] for layer, values in found.items()}
+    warn_of_layers(typical, raw=not settings.levels and not settings.named)
+    classes = find_classes(labels, n_columns, model.classes, classifier.classes)
+    codes, numbers = encode(labels, classes, "y"), as_row_numbers(rows, len(labels))
+    shape = np.shape(first)[1:] if hasattr(first, "shape") else None
+    indexes = {}
+    for layer, values in found.items():
+        metric = settings.metrics[layer] or default_metric(
+            settings.roles[layer], typical[layer], shape, settings.levels
+        )
+        metric = metric.fit(typical[layer], codes[some])
+        arrays = values, codes, len(classes), numbers, metric
+        indexes[layer] = (
+            LayerIndex.build(*arrays, search=classifier.search)
+            if folder is None
+            else build_on_disk(*arrays, folder, classifier.search)
+        )
+    probe = _find_probe(model, samples, codes, numbers, settings.layers, classifier.batch_size)
+    given = classifier.rule if isinstance(classifier.rule, Selection) else None
+    return Plan(model, settings.layers, classes, indexes, probe, rules=settings.fixed, given=given)
 
-    def _collect(
-        self,
-        samples: Samples,
-        rows: Any,
-        positions: Ints | None = None,
-        *,
-        parts: bool = False,
-        folder: Folder = None,
-    ) -> Self:
-        """Build one index per layer; rows: as in `fit`, positions: see `check_valid`."""
-        first = samples.first()
-        if samples.labels is not None and not parts:
-            check_several_classes(samples.labels)
-        plan = make_plan(self, first)
-        if samples.n_samples is not None and not parts:
-            plan.check_size(samples.n_samples)
-        observation, n_columns = self._run(samples, plan.layers, folder)
-        labels = self._all_labels(samples)
-        if not parts:  # of a loader they are known by now
-            check_several_classes(labels)
-            plan.check_size(len(labels))
-        gathering.check_valid(observation.invalid, "training", positions, plan.layers)
-        found = observation.activations
-        some = choose_rows(found) if folder is not None else slice(None)
-        typical = {layer: values[some] for layer, values in found.items()}
-        warn_of_layers(typical, raw=not plan.levels and not plan.chosen)
-        self.classes_ = find_classes(labels, n_columns, self.model_.classes, self.classes)
-        self.layers_ = plan.layers
-        codes = encode(labels, self.classes_, "y")
-        shape = np.shape(first)[1:] if hasattr(first, "shape") else None
-        numbers = as_row_numbers(rows, len(codes))
-        self.indexes_ = {}
-        for layer, values in found.items():
-            metric = plan.metrics[layer] or default_metric(
-                plan.roles[layer], typical[layer], shape, plan.levels
-            )
-            metric = metric.fit(typical[layer], codes[some])
-            arrays = values, codes, len(self.classes_), numbers, metric
-            self.indexes_[layer] = (
-                LayerIndex.build(*arrays, search=self.search)
-                if folder is None
-                else build_on_disk(*arrays, folder, self.search)
-            )
-        self.probe_ = self._probe(samples, codes, numbers)
-        if plan.fixed is not None:
-            self.neighborhoods_ = plan.fixed
-        return self
 
-    def _probe(self, samples: Samples, codes: Ints, rows: Ints) -> Probe | str:
-        """What the model can be recognized by, or why it cannot. rows: numbers of the samples."""
-        inputs = samples.inputs
-        if inputs is None:
-            if samples.richest is None:
-                return "its loader yields inputs that cannot be kept in a bundle"
-            inputs, labels, places = samples.richest
-            rows = rows[places]
-            codes = np.unique(labels.astype(str), return_inverse=True)[1]
-        return make_probe(self.model_, inputs, codes, self.layers_, rows, self.batch_size)
+def collect_more(
+    classifier: EpistemicClassifier, X: Any, y: Any
+) -> tuple[dict[str, Floats32], Labels]:
+    """Further samples as the indexes store them, by layer, and their labels, of shape (n,)."""
+    plan = classifier.plan_
+    samples = read(classifier, plan.model, X, y, layers=plan.layers)
+    observation, n_columns = _run(plan.model, samples, plan.layers, classifier.progress)
+    check_columns(n_columns, plan.n_scored)
+    check_valid(observation.invalid, "training", None, plan.layers)
+    found = observation.activations.items()
+    points = {layer: plan.indexes[layer].transform(values) for layer, values in found}
+    return points, all_labels(samples, classifier.classes)
+
+
+def _run(
+    model: Model, samples: Samples, layers: tuple[str, ...], progress: bool, folder: Folder = None
+) -> tuple[Observation, int]:
+    """What the model says about all samples, and the number of score columns."""
+    enabled = as_flag(progress, "progress")
+    batches = track(samples.read(), samples.n_batches, "Collecting evidence", enabled=enabled)
+    if folder is None:
+        return observe_all(model, batches, samples.n_samples, layers)
+    labeled = check_first(batches, samples)
+    return observe_to_disk(model, labeled, samples.n_expected, layers, folder)
+
+
+def _find_probe(
+    model: Model,
+    samples: Samples,
+    codes: Ints,
+    rows: Ints,
+    layers: tuple[str, ...],
+    batch_size: int | None,
+) -> Probe | str:
+    """What the model can be recognized by, or why it cannot. rows: numbers of the samples."""
+    inputs = samples.inputs
+    if inputs is None:
+        if samples.richest is None:
+            return "its loader yields inputs that cannot be kept in a bundle"
+        inputs, labels, places = samples.richest
+        rows = rows[places]
+        codes = np.unique(labels.astype(str), return_inverse=True)[1]
+    return make_probe(model, inputs, codes, layers, rows, batch_size)
+
+
+def wrap(
+    classifier: EpistemicClassifier,
+    X: Any,
+    y: Any,
+    rows: Any,
+    params: Mapping[str, Any],
+    folder: Folder,
+    *,
+    parts: bool = False,
+) -> Plan:
+    """The plan around a model that is used as it is; parts: more samples will come."""
+    if params:
+        raise InputError(
+            f"fit got {names(params)}, but nothing is trained: the model is used as it is, and all "
+            "samples count alike as evidence. Leave it out, or pass an unfitted classifier"
+        )
+    model = adapt(classifier, classifier.model)
+    if rows is None:
+        warn_of_shuffling(X)
+    samples = read(classifier, model, X, y)
+    if y is None and samples.inputs is not None:  # in scikit-learn's words
+        as_labels(None, 0, "y")
+    return collect(classifier, model, samples, rows, parts=parts, folder=folder)
+
+
+def train(
+    classifier: EpistemicClassifier,
+    X: Any,
+    y: Any,
+    rows: Any,
+    params: Mapping[str, Any],
+    folder: Folder,
+) -> Plan:
+    """The plan around a trained clone of the estimator, tuned on a held-out part if it can be."""
+    inputs = as_dense(X)
+    labels = as_labels(y, count_samples(inputs), "y")
+    check_several_classes(labels)
+    numbers, training = as_row_numbers(rows, len(labels)), np.arange(len(labels))
+    rule = kind_of(classifier.rule)
+    tunes = rule is classifier.rule and (rule.by_level or tunes_for_coverage(rule))
+    if tunes:
+        share = classifier.validation_fraction
+        training, validation = split_rows(labels, share, classifier.random_state)
+    seen = take_rows(inputs, training)
+    estimator = seeded_clone(classifier.model, classifier.random_state)
+    taken = take_params(classifier, params, training, len(labels))
+    model = adapt(classifier, _train(estimator, seen, labels[training], training, taken))
+    known = read(classifier, model, seen, labels[training])
+    plan = collect(classifier, model, known, numbers[training], training, folder=folder)
+    if not tunes:
+        return plan
+    held_out = read(classifier, model, take_rows(inputs, validation), labels[validation])
+    try:
+        goal = Goal(k=classifier.k)
+        return plan.chosen(select(classifier, plan, goal, held_out, "training", validation), 0)
+    except SelectionError as error:
+        warn(
+            f"{error}. Until it is tuned again this classifier answers IDK for all but exact "
+            "copies of training samples"
+        )
+        return replace(plan, rules=dict.fromkeys(plan.layers, Ball(0.0)))
+
+
+def _train(
+    estimator: Any, inputs: Any, labels: Labels, positions: Ints, params: Mapping[str, Any]
+) -> Any:
+    """Train on a copy; an error about a non-finite value names its row in X, by `positions`."""
+    try:
+        # A copy, because scalers and imputers with copy=False write to their input.
+        return estimator.fit(own_copy(inputs), labels.copy(), **params)
+    except Exception as error:
+        if not is_refusal(error):
+            raise
+        check_valid(find_kinds(inputs) != ORDINARY, "training", positions)
+        if isinstance(error, TypeError):  # scikit-learn's checks expect a TypeError
+            raise
+        raise RefusedError(f"{type(estimator).__name__} could not be trained: {error}") from error
+
+
+def adapt(classifier: EpistemicClassifier, model: Any) -> Model:
+    """A model as iknow reads it, on the device that searches, if that is one."""
+    search = classifier.search
+    return as_model(model, device=search if isinstance(search, str) else None)
+
+
+def seeded_clone(estimator: Any, random_state: Any) -> Any:
+    """An unfitted clone; every random_state that is None gets a seed drawn from ours."""
+    copy = clone(estimator)
+    rng = as_random_state(random_state)
+    seeds = {
+        name: int(rng.randint(np.iinfo(np.int32).max))
+        for name, value in sorted(copy.get_params(deep=True).items())
+        if value is None and (name == "random_state" or name.endswith("__random_state"))
+    }
+    return copy.set_params(**seeds) if seeds else copy
+
+
+def as_random_state(random_state: Any) -> Any:
+    """A RandomState from whatever scikit-learn accepts: a seed, a RandomState, or None."""
+    try:
+        return check_random_state(random_state)
+    except Exception as error:  # it compares any object, which may fail in any way
+        raise InputError(
+            "random_state must be a whole number from 0 to 2**32 - 1, a numpy RandomState or None; "
+            f"got {shown(random_state)}"
+        ) from error
+
+
+def split_rows(labels: Labels, fraction: float, random_state: Any) -> tuple[Ints, Ints]:
+    """Rows to train on and rows to hold out, both ascending.
+
+    Each class holds out this fraction of its samples, rounded down, and keeps at least one to train
+    on. If that holds out nothing, the largest class holds out one.
+    """
+    share = as_real(fraction, "validation_fraction", "lie between 0 and 1", lambda x: 0 < x < 1)
+    rng = as_random_state(random_state)
+    _, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    quota = np.floor(share * counts).astype(np.int64)
+    if quota.sum() == 0:
+        quota[counts.argmax()] = 1
+    quota = np.minimum(quota, counts - 1)
+    if quota.sum() == 0:
+        raise InputError(
+            f"{len(labels)} samples of {len(counts)} classes are too few to hold any out for "
+            "tuning: add a second sample for each class, or fix the rule, as rule=Ball(0.5)"
+        )
+    held_out = np.zeros(len(labels), dtype=bool)
+    for code, n_held in enumerate(quota):
+        held_out[rng.permutation(np.flatnonzero(codes == code))[:n_held]] = True
+    return np.flatnonzero(~held_out), np.flatnonzero(held_out)
+
+
+def take_params(classifier: Any, params: Mapping[str, Any], rows: Ints, n: int) -> dict[str, Any]:
+    """The arguments for the wrapped classifier's `fit`, which is trained on some of n rows.
+
+    Whatever has n entries is about the samples, and only those of the rows are passed on.
+    """
+    routed = dict(params)
+    if params and get_config()["enable_metadata_routing"]:
+        routed = process_routing(classifier, "fit", **params).model.fit
+    return {name: _take(value, rows, n) for name, value in routed.items()}
+
+
+def _take(value: Any, rows: Ints, n: int) -> Any:
+    if isinstance(value, (str, bytes, Mapping)) or not hasattr(value, "__len__") or len(value) != n:
+        return value
+    return take_rows(value if hasattr(value, "iloc") else np.asarray(value), rows)

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from iknow.cards import COLORS
-from iknow.classifier.epistemic import EpistemicClassifier
+from iknow.classifier.estimator import EpistemicClassifier
 from iknow.cli.demo import LEVELS, UNSEEN, Demonstration, Example
 from iknow.cli.jobs.assess import Outcome
 from iknow.core.arrays import Floats, Ints, Labels

@@ -193,3 +193,19 @@ def log_odds(scores: Floats, belief: Ints, from_probabilities: bool) -> Floats:
         shifted = np.where(np.isfinite(highest), highest, 0.0)
         odds = own - (shifted + np.log(np.exp(logs - shifted[:, None]).sum(axis=1)))
     return np.where((belief < 0) | np.isnan(odds), -np.inf, odds)
+
+
+def softmax(scores: Floats) -> Floats:
+    """Probabilities of shape (n, n_classes) from log-odds up to a constant; an infinite one wins.
+
+    Examples:
+        >>> softmax(np.array([[0.0, np.log(3)], [np.inf, 0.0]]))
+        array([[0.25, 0.75],
+               [1.  , 0.  ]])
+    """
+    highest = scores.max(axis=1, keepdims=True)
+    with np.errstate(invalid="ignore"):
+        weights = np.exp(scores - highest)
+    weights = np.where(np.isinf(highest), scores == highest, weights)
+    shares: Floats = weights / weights.sum(axis=1, keepdims=True)
+    return shares

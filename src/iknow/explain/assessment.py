@@ -272,7 +272,7 @@ class Assessment:
     def robust_radius(self) -> Floats:
         """The ℓ2 length, of shape (n,), below which no change of the input makes another label IK.
 
-        It holds for what the model computes, rounding included (see `iknow.classifier.moving`). 0
+        It holds for what the model computes, rounding included (see `iknow.classifier.movement`). 0
         where nothing is proven: the belief has no lead over the other classes beyond rounding,
         the sample is invalid, or no layer is known well enough.
         """

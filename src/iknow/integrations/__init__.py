@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from iknow.classifier.epistemic import EpistemicClassifier
+from iknow.classifier.estimator import EpistemicClassifier
 from iknow.core.text import names
 from iknow.errors import InputError
 from iknow.models import PrecomputedModel

@@ -32,7 +32,7 @@ from typing import Any
 import joblib
 import numpy as np
 
-from iknow.classifier.epistemic import EpistemicClassifier
+from iknow.classifier.estimator import EpistemicClassifier
 from iknow.core.text import shown
 from iknow.errors import BundleError, InputError, MissingExtraError
 from iknow.integrations import answers_of, takes_texts

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from iknow.classifier.epistemic import EpistemicClassifier
+from iknow.classifier.estimator import EpistemicClassifier
 from iknow.core.text import names
 from iknow.errors import ClusterError, InputError, MissingExtraError
 from iknow.integrations import answers_of

@@ -8,12 +8,13 @@ as it was. The alarm and the figures go on: they are about the stream, not about
 
 from __future__ import annotations
 
+import copy
 import errno
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from iknow.classifier.epistemic import EpistemicClassifier
+from iknow.classifier.estimator import EpistemicClassifier
 from iknow.core.text import names, shown
 from iknow.errors import BundleError, ConflictError, IknowError
 from iknow.service.refusal import Refusal
@@ -89,14 +90,14 @@ def change_served(served: Served, asked: Asked, who: str) -> Served:
         Refusal: 409, 422, 503 or 507; then nothing has changed.
     """
     classifier = served.classifier
-    if getattr(classifier, "_uncommitted", None) != ():
+    if classifier.plan_.uncommitted != ():
         raise Refusal(409, f"{served.title} is not served from a bundle: there is none to change")
     if asked.after not in (None, served.sha256):
         raise Refusal(409, f"{served.title} is {served.sha256} by now: look again, then decide")
-    changed = classifier._view()
+    changed = copy.copy(classifier)
     try:
         _apply(changed, asked, who)
-        changed.commit()
+        changed.memory.commit()
     except ConflictError as error:
         raise Refusal(
             409, "the bundle was changed on disk meanwhile: POST /v1/reload, then try again"
@@ -120,7 +121,7 @@ def renew_served(served: Served, classifier: EpistemicClassifier) -> Served:
     return replace(
         served,
         classifier=classifier,
-        sha256=str(classifier.bundled_["sha256"]),
+        sha256=str(classifier.plan_.bundled["sha256"]),
         labels=labels_of(classifier),
         promises=promises_of(classifier) or served.promises,
     )
@@ -128,13 +129,13 @@ def renew_served(served: Served, classifier: EpistemicClassifier) -> Served:
 
 def _apply(classifier: EpistemicClassifier, asked: Asked, who: str) -> None:
     if asked.remove:
-        classifier.remove(asked.remove, who, asked.why)
+        classifier.memory.remove(asked.remove, who, asked.why)
     if asked.relabel:
         ids, labels = zip(*asked.relabel, strict=True)
-        classifier.relabel(list(ids), list(labels), who, asked.why)
+        classifier.memory.relabel(list(ids), list(labels), who, asked.why)
     if asked.rows is not None:
         inputs = as_inputs(classifier, shape_rows(classifier, asked.rows))
-        classifier.add(inputs, asked.labels, asked.ids, who, asked.why)
+        classifier.memory.add(inputs, asked.labels, asked.ids, who, asked.why)
 
 
 def _as_list(values: Any, where: str) -> list[Any]:

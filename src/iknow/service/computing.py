@@ -16,13 +16,13 @@ from functools import lru_cache
 from multiprocessing import get_context
 from typing import Protocol
 
+from iknow.classifier.memory import follow
 from iknow.errors import InputError
 from iknow.service.changing import renew_served
 from iknow.service.refusal import Refusal
 from iknow.service.rows import Rows
 from iknow.service.said import Said, Wanted, say
 from iknow.service.served import Served, Source, load_served
-from iknow.storage.committing import catch_up
 
 log = logging.getLogger("iknow.service")
 MOST_LOADED = 16
@@ -124,7 +124,7 @@ _latest: dict[Source, Served] = {}
 def _load(source: Source, sha256: str) -> Served:
     """A bundle as it is or was; states of one bundle share all but what changed."""
     before = _latest.get(source)
-    follower = None if before is None else catch_up(before.classifier, sha256)
+    follower = None if before is None else follow(before.classifier, sha256)
     if before is not None and follower is not None:
         served = renew_served(before, follower)
     else:

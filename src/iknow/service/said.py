@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from iknow.classifier.epistemic import EpistemicClassifier
+from iknow.classifier.estimator import EpistemicClassifier
 from iknow.core.arrays import Floats, Ints
 from iknow.core.assertion import Assertion, Reason
 from iknow.core.codes import NO_BELIEF, for_json

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from iknow.classifier.epistemic import EpistemicClassifier
+from iknow.classifier.estimator import EpistemicClassifier
 from iknow.core.text import shown
 from iknow.errors import InputError
 from iknow.explain.picture import Renderer
@@ -112,7 +112,7 @@ class Served:
             "layers": [str(layer) for layer in classifier.neighborhoods_],
             "promises": list(self.promises),
             "stale": getattr(getattr(classifier, "selection_", None), "stale", ""),
-            "changes": len(classifier.changes_),
+            "changes": len(classifier.memory.log),
         }
 
 
@@ -137,7 +137,7 @@ def load_served(source: Source, at: str | None = None) -> Served:
             name=name,
             version=version,
             classifier=classifier,
-            sha256=str(classifier.bundled_["sha256"]),
+            sha256=str(classifier.plan_.bundled["sha256"]),
             labels=labels_of(classifier),
             promises=promises_of(classifier) or tuple(info.promises),
             looker=Looker(source.picture),
@@ -168,7 +168,7 @@ def serve_classifier(
             f"a name and a version have letters, digits and . _ -; got {shown(name)} and "
             f"{shown(version)}"
         )
-    bundled = getattr(classifier, "bundled_", {})
+    bundled = classifier.plan_.bundled
     return _warm(
         Served(
             name=name,

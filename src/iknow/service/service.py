@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from iknow.audit import now
+from iknow.classifier.memory import follow
 from iknow.errors import AuditError, BundleError, IknowError
 from iknow.service.changing import Asked, change_served, renew_served
 from iknow.service.computing import Computing, InProcesses, InThread
@@ -28,7 +29,6 @@ from iknow.service.served import Served, Source, load_served
 from iknow.service.settings import Settings
 from iknow.service.trail import Call, Trail
 from iknow.storage.about import describe_bundle
-from iknow.storage.committing import catch_up
 from iknow.storage.log_record import entry_to_dict
 from iknow.version import __version__
 
@@ -162,7 +162,7 @@ class Service:
             before = desk.served
             served = await asyncio.to_thread(change_served, before, asked, call.caller)
             new = await self._succeed(desk, served)
-        made = served.classifier.changes_[len(before.classifier.changes_) :]
+        made = served.classifier.memory.log[len(before.classifier.memory.log) :]
         told = [entry_to_dict(each) for each in made]
         log.info("%s changed: %s", served.title, "; ".join(each.sentence() for each in made))
         if self.trail is not None:
@@ -226,7 +226,7 @@ class Service:
             about = await asyncio.to_thread(describe_bundle, source.path)
             if about.sha256 == served.sha256:
                 return told | {"changed": False, "error": None}
-            later = await asyncio.to_thread(catch_up, served.classifier, about.sha256)
+            later = await asyncio.to_thread(follow, served.classifier, about.sha256)
             if later is not None:  # others appended changes: no other model, but this one
                 new = await self._succeed(desk, renew_served(served, later))
             else:

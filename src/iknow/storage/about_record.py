@@ -48,7 +48,7 @@ def make_about(
 
     A version is not kept: what is saved again is another bundle.
     """
-    before = getattr(classifier, "bundled_", {}).get("about", {})
+    before = classifier.plan_.bundled.get("about", {})
     labels = classifier.indexes_[classifier.layers_[0]].labels
     counts = np.bincount(labels, minlength=len(classifier.classes_))
     inputs = _shapes_of_inputs(classifier)

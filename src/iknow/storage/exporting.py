@@ -50,7 +50,7 @@ def find_exported(classifier: Any, *, wanted: bool, samples: Any) -> Exported | 
         raise InputError("samples= are to compare an exported model on: say onnx=True too")
     if not wanted and not own:
         return None
-    compared = getattr(classifier, "bundled_", {}).get("exported") if own else None
+    compared = classifier.plan_.bundled.get("exported") if own else None
     if compared is not None and set(classifier.layers_) <= set(compared["layers"]):
         return Exported(classifier.model_.content, compared)
     return export_model(classifier, samples)
@@ -66,8 +66,9 @@ def export_model(classifier: Any, samples: Any = None) -> Exported:
     other = copy.copy(classifier)
     try:
         columns = getattr(classifier, "feature_names_in_", None)
-        scored = classifier.classes_[: classifier._n_columns]
-        other.model = other.model_ = _make(content, scored, columns, reading)
+        plan = classifier.plan_
+        other.model = _make(content, plan.classes[: plan.n_scored], columns, reading)
+        other.plan_ = replace(plan, model=other.model)
     except InputError as error:
         raise ExportError(f"the exported model cannot be read: {error}") from error
     allowed = dict(probe.tolerances) if isinstance(probe, Probe) else {}

@@ -25,7 +25,7 @@ LONGEST = 20_000
 def make_reading(classifier: Any) -> dict[str, Any]:
     """How a classifier's model is read: the options that are plain values, the names of others."""
     if not classifier.model_.options:  # without its model it has none
-        return dict(getattr(classifier, "bundled_", {}).get("reading") or AS_USUAL)
+        return dict(classifier.plan_.bundled.get("reading") or AS_USUAL)
     record: dict[str, Any] = {**AS_USUAL, "functions": []}
     for option, value in classifier.model_.options.items():
         plain = _as_plain(value)

@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from iknow.classifier.epistemic import EpistemicClassifier
+from iknow.classifier.estimator import EpistemicClassifier
 from iknow.cli import options
 from iknow.cli.jobs.assess import inputs_of, load_classifier
 from iknow.cli.jobs.forms import takes_text
@@ -182,20 +182,20 @@ def add_job(
             raise InputError("the file holds inputs, but the bundle no model: name it with --model")
         inputs = inputs_of(classifier.model, table, trained_names(classifier))
         rows = None if table.ids is None else _as_numbers([str(each) for each in table.ids])
-        numbers = classifier.add(inputs, _in_kind(labels, classifier), rows, who, why)
-    classifier.commit()
+        numbers = classifier.memory.add(inputs, _in_kind(labels, classifier), rows, who, why)
+    classifier.memory.commit()
     return numbers
 
 
 def remove_job(bundle: Path, ids: Ints, *, who: str, why: str) -> None:
     """Remove samples from a bundle, by their numbers; it needs no model."""
-    _load_without_model(bundle).remove(ids, who, why).commit()
+    _load_without_model(bundle).memory.remove(ids, who, why).commit()
 
 
 def relabel_job(bundle: Path, ids: Ints, labels: Labels, *, who: str, why: str) -> None:
     """Give samples other labels, of shape (n,); it needs no model."""
     classifier = _load_without_model(bundle)
-    classifier.relabel(ids, _in_kind(labels, classifier), who, why).commit()
+    classifier.memory.relabel(ids, _in_kind(labels, classifier), who, why).commit()
 
 
 def compact_job(bundle: Path) -> tuple[BundleInfo, BundleInfo]:

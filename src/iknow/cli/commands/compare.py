@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from sklearn.frozen import FrozenEstimator
 
-from iknow.classifier.epistemic import EpistemicClassifier
+from iknow.classifier.estimator import EpistemicClassifier
 from iknow.cli import options
 from iknow.cli.commands.fit import named_like
 from iknow.cli.jobs.assess import inputs_of

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from iknow.classifier.epistemic import EpistemicClassifier
+from iknow.classifier.estimator import EpistemicClassifier
 from iknow.cli import options
 from iknow.cli.jobs.assess import inputs_of, load_classifier
 from iknow.cli.jobs.forms import takes_text
@@ -107,7 +107,7 @@ def export_job(
     check_output(output, [bundle, *paths_read(samples, model=model)])
     classifier = load_classifier(bundle, model, None, check_model=check_model)
     classifier.progress = False
-    before = classifier.bundled_["about"]["version"]
+    before = classifier.plan_.bundled["about"]["version"]
     with warnings.catch_warnings():
         # `take_inputs` compares the column names and restores their order.
         warnings.filterwarnings("ignore", message="X does not have valid feature names")

@@ -14,8 +14,8 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from iknow.classifier.epistemic import EpistemicClassifier
-from iknow.classifier.training import split_rows
+from iknow.classifier.estimator import EpistemicClassifier
+from iknow.classifier.fitting import split_rows
 from iknow.cli import options
 from iknow.cli.jobs.assess import inputs_of
 from iknow.cli.jobs.forms import takes_text

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from iknow.classifier.epistemic import EpistemicClassifier
+from iknow.classifier.estimator import EpistemicClassifier
 from iknow.cli import options
 from iknow.cli.jobs.assess import assert_at, assess_table, load_classifier
 from iknow.cli.jobs.forms import takes_text

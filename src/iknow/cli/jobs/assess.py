@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from iknow.classifier.epistemic import EpistemicClassifier
-from iknow.classifier.gathering import one_ahead
+from iknow.classifier.estimator import EpistemicClassifier
+from iknow.classifier.observe import one_ahead
 from iknow.cli.jobs.forms import in_form, takes_text
 from iknow.cli.jobs.outputs import check_output, paths_read
 from iknow.cli.jobs.source import Source, check_width, take_inputs, trained_names
@@ -28,7 +28,6 @@ from iknow.errors import InputError
 from iknow.evaluation.metrics import Tally, evaluate, merge_tallies
 from iknow.explain.assessment import Assessment
 from iknow.models import PrecomputedModel
-from iknow.selection import Selection
 from iknow.selection.levels import candidate_at
 from iknow.tables import Table, format_to_write, writing
 from iknow.tables.columns import Coded
@@ -183,24 +182,25 @@ def assert_at(classifier: EpistemicClassifier, level: float) -> float | None:
 
     What was promised was promised of the tuned level alone.
     """
-    selection: Any = getattr(classifier, "selection_", classifier.rule)
-    if not isinstance(selection, Selection) or selection.levels is None:
+    plan = classifier.plan_
+    selection = plan.selection or plan.given
+    if selection is None or selection.levels is None or selection.level is None:
         raise InputError(
             "--level needs a bundle with levels: fit it with the rule relative-ball, the default"
         )
     if level == selection.level:
         return None
     chosen = candidate_at(selection.levels, level)
-    classifier.neighborhoods_ = dict(chosen.neighborhoods)
-    classifier.selection_ = replace(
+    anew = replace(
         selection,
-        neighborhoods=classifier.neighborhoods_,
+        neighborhoods=chosen.neighborhoods,
         level=level,
         least_confidence=chosen.least_confidence,
         certificate=None,
         false_alarm=None,
         note=f"the level is {level:g}, and not the tuned one, {selection.level:g}",
     )
+    classifier.plan_ = plan.chosen(anew, len(plan.log))
     return selection.level
 
 

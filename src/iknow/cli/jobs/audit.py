@@ -18,7 +18,7 @@ from iknow.audit import Record, Verification, open_journal, verify
 from iknow.audit.chain import columns_of
 from iknow.audit.record import as_time
 from iknow.audit.verify import Anchor, Columns
-from iknow.classifier.epistemic import EpistemicClassifier
+from iknow.classifier.estimator import EpistemicClassifier
 from iknow.cli.jobs.assess import load_classifier
 from iknow.cli.jobs.outputs import check_output
 from iknow.core.codes import NO_BELIEF, for_json

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from iknow.classifier.epistemic import EpistemicClassifier
+from iknow.classifier.estimator import EpistemicClassifier
 from iknow.cli.jobs.assess import Said, Setup, assess_parts
 from iknow.cli.jobs.forms import takes_text
 from iknow.cli.jobs.source import Source

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from iknow.classifier.epistemic import EpistemicClassifier
+from iknow.classifier.estimator import EpistemicClassifier
 from iknow.cli.demo import UNSEEN, Digits, make_digits, train
 from iknow.client.client import Client
 from iknow.core.arrays import Floats

@@ -23,7 +23,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from iknow.classifier.epistemic import EpistemicClassifier
+from iknow.classifier.estimator import EpistemicClassifier
 from iknow.client.connections import is_loopback
 from iknow.core.text import name
 from iknow.service.fastapi import pages, v1, v2

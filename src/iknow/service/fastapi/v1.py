@@ -136,7 +136,7 @@ async def change(request: Request, name: str) -> Response:
 async def changes(request: Request, name: str) -> Response:
     """Tell what happened to a model's evidence: who changed which samples, when and why."""
     admit(request, "admin")
-    log = find_desk(service_of(request), name).served.classifier.changes_
+    log = find_desk(service_of(request), name).served.classifier.memory.log
     return respond({"changes": [entry_to_dict(each) for each in log]})
 
 

@@ -129,5 +129,5 @@ async def _infer(request: Request, name: str, version: str | None) -> Response:
 def _describe(request: Request, desk: Desk) -> dict[str, Any]:
     served = desk.served
     same = [each for each in service_of(request).desks if each.served.name == served.name]
-    versions, n_scores = [each.served.version for each in same], served.classifier._n_columns
+    versions, n_scores = [each.served.version for each in same], served.classifier.plan_.n_scored
     return describe_model(served.name, versions, served.inputs(), served.labels, n_scores)

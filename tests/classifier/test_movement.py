@@ -324,7 +324,7 @@ def test_bisectors_are_crossed_where_the_metric_is_euclidean(tree, evidence):
 
 def test_without_activations_there_are_no_bisectors_and_still_certificates(tree, monkeypatch):
     kept = assess(tree, ["input"])
-    monkeypatch.setattr("iknow.classifier.gathering.BYTES_OF_ACTIVATIONS_KEPT", 0)
+    monkeypatch.setattr("iknow.classifier.observe.BYTES_OF_ACTIVATIONS_KEPT", 0)
     dropped = assess(tree, ["input"])
     assert np.isneginf(dropped.movements["input"].crossing)
     assert (dropped.robust_radius > 0).any()

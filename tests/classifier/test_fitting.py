@@ -8,7 +8,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from iknow.classifier.training import seeded_clone, split_rows
+from iknow.classifier.fitting import seeded_clone, split_rows
 from iknow.errors import InputError
 
 

@@ -8,15 +8,19 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 from iknow import Ball, EpistemicClassifier, Nearest, RelativeBall
-from iknow.classifier.parameters import (
+from iknow.classifier.plan import (
+    Settings,
     as_layer_names,
     as_quorum,
-    check_neighbors,
     fixed_rules,
 )
 from iknow.core.rule import Rule
 from iknow.errors import InputError, SelectionError
 from iknow.models import PrecomputedModel
+
+
+def settings(fixed, rule, k):
+    return Settings({"a": "hidden"}, False, False, {"a": None}, fixed, rule, k, (1, 1))
 
 
 @pytest.fixture
@@ -119,10 +123,10 @@ def test_fixed_neighborhoods_bring_their_own_quorum(data):
 
 
 def test_k_is_compared_with_the_training_set_only_where_it_is_used():
-    check_neighbors(None, Ball, k=99, n_rows=3)
-    check_neighbors({"a": Nearest(3)}, Ball, k=99, n_rows=3)
+    settings(None, Ball, k=99).check_size(3)
+    settings({"a": Nearest(3)}, Ball, k=99).check_size(3)
     with pytest.raises(InputError, match=r"k=4 is more than the 3 training samples"):
-        check_neighbors({"a": Nearest(4)}, Ball, k=1, n_rows=3)
+        settings({"a": Nearest(4)}, Ball, k=1).check_size(3)
 
 
 def test_classes_that_differ_from_the_models_own_are_refused(data):
@@ -195,4 +199,4 @@ def test_layers_that_are_no_list_of_names_are_refused(layers):
 @pytest.mark.parametrize("k", [True, 2.0, "3", 0, -1, None])
 def test_a_k_that_is_no_whole_number_from_one_on_is_refused(k):
     with pytest.raises(InputError, match="k must be"):
-        check_neighbors(None, Nearest, k=k, n_rows=9)
+        settings(None, Nearest, k=k).check_size(9)

@@ -22,21 +22,20 @@ shows most changes), and inputs of another dtype than those assessed.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from iknow.classifier.gathering import Findings
+from iknow.classifier.observe import Findings
 from iknow.core.arrays import Floats, Floats32, Ints
 from iknow.core.bisector import find_crossings
 from iknow.core.robustness import FURTHEST, Movement, Sensitivity
 from iknow.core.rule import promise_of
-from iknow.errors import IknowError, LayerError
+from iknow.errors import IknowError, LayerError, warn
 from iknow.explain.later import Later
+from iknow.locking import cached_property
 from iknow.metrics.lipschitz import FLOAT32_ROUNDING, ROUND_UP, SMALLEST
 from iknow.metrics.metric import Minkowski, check_promises, lp_norms
 from iknow.models.inputs import Sizes, as_rows, norms
@@ -118,10 +117,9 @@ class Mover:
                 bounds[layer] = Sensitivity(math.inf)
                 reasons.append(f"layer {layer!r}: {error}")
         if all(math.isinf(bound.lipschitz) for bound in bounds.values()):
-            warnings.warn(
+            warn(
                 "no layer has a known Lipschitz constant, so robust radii are 0; that of the "
-                f"layer 'input' is known for arrays of numbers. {'; '.join(reasons)}",
-                stacklevel=2,
+                f"layer 'input' is known for arrays of numbers. {'; '.join(reasons)}"
             )
         return bounds
 

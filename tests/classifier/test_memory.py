@@ -14,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from iknow import Assertion, Ball, EpistemicClassifier, Nearest, RelativeBall
+from iknow.classifier.memory import apply
 from iknow.errors import InputError
 from iknow.metrics import Minkowski
 from iknow.models import PrecomputedModel
@@ -45,8 +46,8 @@ def fitted(model=MODEL, **parameters):
 
 def rebuilt(ec):
     """The same classifier, with indexes built from the samples that it holds now."""
-    other = ec._view()
-    other.indexes_ = {name: copy(index) for name, index in ec.indexes_.items()}
+    other = copy(ec)
+    other.plan_ = replace(ec.plan_, indexes={k: copy(index) for k, index in ec.indexes_.items()})
     return other
 
 
@@ -70,20 +71,20 @@ def change_at_random(ec, draw_of, inputs=FRESH, labels=TRUTH, n_classes=3):
     some = rng.choice(there, size=min(len(there) - 8, int(rng.integers(1, 6))), replace=False)
     if what == 0:
         picked = rng.integers(len(inputs), size=3)
-        ec.add(inputs[picked], labels[picked])
+        ec.memory.add(inputs[picked], labels[picked])
     elif what == 1 and len(some):
-        ec.remove(some)
+        ec.memory.remove(some)
     elif what == 2 and len(some):
-        ec.relabel(some, rng.integers(n_classes, size=len(some)))
+        ec.memory.relabel(some, rng.integers(n_classes, size=len(some)))
     elif what == 3:
-        ec.compact()
+        ec.memory.compact()
 
 
 PARAMETERS = [
     {"rule": RelativeBall(3.0, 1.2, quorum=(1, 3))},
     {"rule": RelativeBall(4.0, 0.8, quorum=(2, 2)), "model": PIPELINE},
     {"rule": Ball(2.0), "model": PIPELINE, "layers": ["input", "output"]},
-    {"rule": Nearest(3, quorum=(2, 1)), "index": CpuIndex},
+    {"rule": Nearest(3, quorum=(2, 1)), "search": CpuIndex},
     {"rule": Ball(3.0), "metric": Minkowski(1)},
     {"rule": Ball(2.0), "metric": "hamming"},
 ]
@@ -98,15 +99,17 @@ def test_changes_equal_a_rebuild(parameters, draws):
     for each in draws:
         change_at_random(ec, each)
     assert_same_answers(ec, rebuilt(ec))
-    assert_same_answers(ec, ec._view().compact())
+    folded = copy(ec)
+    folded.memory.compact()
+    assert_same_answers(ec, folded)
 
 
 def test_a_fit_on_the_resulting_samples_asserts_the_same():
     """Not a rebuild of the indexes alone: everything from the inputs on."""
     ec = fitted(rule=RelativeBall(3.0, 1.2, quorum=(1, 2)))
-    ids = ec.add(FRESH[:20], TRUTH[:20], who="Ada", why="more")
+    ids = ec.memory.add(FRESH[:20], TRUTH[:20], who="Ada", why="more")
     assert ids.tolist() == list(range(60, 80))
-    ec.remove([0, 5, 61]).relabel([7, 62], [2, 2])
+    ec.memory.remove([0, 5, 61]).relabel([7, 62], [2, 2])
     kept = np.setdiff1d(np.arange(80), [0, 5, 61])
     inputs, labels = np.concatenate([X, FRESH[:20]]), np.concatenate([Y, TRUTH[:20]])
     labels[[7, 62]] = 2
@@ -115,35 +118,36 @@ def test_a_fit_on_the_resulting_samples_asserts_the_same():
     )
     assert_same_answers(ec, whole, FRESH[20:])
     assert isinstance(ec.indexes_["input"]._index, Union)
-    assert not isinstance(ec.compact().indexes_["input"]._index, Union)
+    ec.memory.compact()
+    assert not isinstance(ec.indexes_["input"]._index, Union)
     assert_same_answers(ec, whole, FRESH[20:])
 
 
 def test_the_log_says_what_when_who_and_why():
     ec = fitted(rule=Ball(2.0))
-    assert ec.changes_ == ()
-    ec.add(FRESH[:2], TRUTH[:2], rows=[200, 100], who="Ada", why="more")
-    ec.relabel([9, 3], [1, 1], why="a slip").remove([100])
-    said = [(c.what, c.who, c.why, c.ids.tolist()) for c in ec.changes_]
+    assert ec.memory.log == ()
+    ec.memory.add(FRESH[:2], TRUTH[:2], rows=[200, 100], who="Ada", why="more")
+    ec.memory.relabel([9, 3], [1, 1], why="a slip").remove([100])
+    said = [(c.what, c.who, c.why, c.ids.tolist()) for c in ec.memory.log]
     assert said == [
         ("add", "Ada", "more", [100, 200]),
         ("relabel", "", "a slip", [3, 9]),
         ("remove", "", "", [100]),
     ]
-    assert all(re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", c.when) for c in ec.changes_)
-    assert ec.compact().changes_[2].ids.tolist() == [100]
-    ec.remove([200])
-    assert ec.add(FRESH[:1], TRUTH[:1]).tolist() == [201]  # a number never means two samples
-    assert ec.fit(X, Y).changes_ == ()
+    assert all(re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", c.when) for c in ec.memory.log)
+    assert ec.memory.compact().log[2].ids.tolist() == [100]
+    ec.memory.remove([200])
+    assert ec.memory.add(FRESH[:1], TRUTH[:1]).tolist() == [201]  # a number never means two samples
+    assert ec.fit(X, Y).memory.log == ()
 
 
 def test_a_number_may_be_given_again_and_labels_may_stay():
     ec = fitted(rule=Ball(2.0))
     before = ec.assess(FRESH).assertion.tolist()
-    ec.remove([3]).add(X[3:4], Y[3:4], rows=[3])
-    ec.relabel([4], Y[4:5]).relabel([5], [int(Y[5] + 1) % 3]).relabel([5], Y[5:6])
+    ec.memory.remove([3]).add(X[3:4], Y[3:4], rows=[3])
+    ec.memory.relabel([4], Y[4:5]).relabel([5], [int(Y[5] + 1) % 3]).relabel([5], Y[5:6])
     assert ec.assess(FRESH).assertion.tolist() == before
-    assert len(ec.changes_) == 5
+    assert len(ec.memory.log) == 5
 
 
 def test_a_new_class_contradicts_but_is_never_believed():
@@ -151,7 +155,7 @@ def test_a_new_class_contradicts_but_is_never_believed():
     scores = ec.predict_proba(FRESH)
     known = ec.assess(FRESH).assertion == Assertion.IK
     at = FRESH[np.flatnonzero(known)[:1]]
-    ec.add(np.repeat(at, 2, axis=0), [9, 9])
+    ec.memory.add(np.repeat(at, 2, axis=0), [9, 9])
     assert ec.classes_.tolist() == [0, 1, 2, 9]
     a = ec.assess(FRESH)
     assert a.assertion[np.flatnonzero(known)[0]] == Assertion.IMK
@@ -162,11 +166,11 @@ def test_a_new_class_contradicts_but_is_never_believed():
     assert len(a.to_frame()) == 90
     assert "9" in str(a.explain(int(np.flatnonzero(known)[0])))
     assert_same_answers(ec, rebuilt(ec))
-    ec.add(at, [5])
-    ec.compact()
+    ec.memory.add(at, [5])
+    ec.memory.compact()
     assert ec.classes_.tolist() == [0, 1, 2, 9, 5]  # codes never change
     assert_same_answers(ec, rebuilt(ec))
-    ec.remove(ec.indexes_["input"].rows[ec.indexes_["input"].labels >= 3])
+    ec.memory.remove(ec.indexes_["input"].rows[ec.indexes_["input"].labels >= 3])
     assert (ec.assess(FRESH).assertion == Assertion.IK).tolist() == known.tolist()
 
 
@@ -174,17 +178,17 @@ def test_a_new_class_of_text_and_one_of_another_kind():
     names = np.array(["a", "b", "c"])
     model = LogisticRegression().fit(X, names[Y])
     ec = EpistemicClassifier(model, progress=False, rule=Ball(2.0)).fit(X, names[Y])
-    ec.add(FRESH[:2], ["a long name", "b"])
+    ec.memory.add(FRESH[:2], ["a long name", "b"])
     assert ec.classes_.tolist() == ["a", "b", "c", "a long name"]
     with pytest.raises(InputError, match="labels of another kind"):
-        ec.add(FRESH[:1], [7])
+        ec.memory.add(FRESH[:1], [7])
     with pytest.raises(InputError, match="labels of another kind"):
-        fitted(rule=Ball(2.0)).relabel([3], [0.5])
+        fitted(rule=Ball(2.0)).memory.relabel([3], [0.5])
 
 
 def test_a_class_may_lose_its_last_sample():
     ec = fitted(rule=Ball(2.0))
-    ec.remove(np.flatnonzero(Y == 1))
+    ec.memory.remove(np.flatnonzero(Y == 1))
     a = ec.assess(FRESH)
     assert not (a.assertion == Assertion.IK)[a.belief == 1].any()
     assert_same_answers(ec, rebuilt(ec))
@@ -195,48 +199,68 @@ def state(ec):
     return {**vars(ec), **{f"index of {layer}": each._index for layer, each in ec.indexes_.items()}}
 
 
+THERE = np.setdiff1d(np.arange(60), [58])  # what the classifier of these tests has
 BAD = {
-    "the same id twice": (lambda ec: ec.remove([3, 4, 3]), "ids must differ; 3 came twice"),
-    "no id": (lambda ec: ec.remove([]), "ids must be the numbers of samples, at least one"),
-    "an id that is a number": (lambda ec: ec.remove(3), "ids must be"),
-    "an id that is not there": (lambda ec: ec.remove([3, 60]), "no samples with these numbers: 60"),
-    "a removed id": (lambda ec: ec.remove([58]), "no samples with these numbers: 58"),
-    "a negative id": (lambda ec: ec.remove([-1]), "ids must be numbers from 0"),
-    "ids of text": (lambda ec: ec.remove(["3"]), "ids must be the numbers of samples"),
-    "ids of floats": (lambda ec: ec.remove([3.0]), "ids must be the numbers of samples"),
-    "flags": (lambda ec: ec.remove([True, False]), "ids must be the numbers of samples"),
-    "everything": (lambda ec: ec.remove(ec.indexes_["input"].rows), "no sample would be left"),
+    "the same id twice": (lambda memory: memory.remove([3, 4, 3]), "ids must differ; 3 came twice"),
+    "no id": (lambda memory: memory.remove([]), "ids must be the numbers of samples, at least one"),
+    "an id that is a number": (lambda memory: memory.remove(3), "ids must be"),
+    "an id that is not there": (
+        lambda memory: memory.remove([3, 60]),
+        "no samples with these numbers: 60",
+    ),
+    "a removed id": (lambda memory: memory.remove([58]), "no samples with these numbers: 58"),
+    "a negative id": (lambda memory: memory.remove([-1]), "ids must be numbers from 0"),
+    "ids of text": (lambda memory: memory.remove(["3"]), "ids must be the numbers of samples"),
+    "ids of floats": (lambda memory: memory.remove([3.0]), "ids must be the numbers of samples"),
+    "flags": (lambda memory: memory.remove([True, False]), "ids must be the numbers of samples"),
+    "everything": (
+        lambda memory: memory.remove(THERE),
+        "no sample would be left",
+    ),
     "too many": (
-        lambda ec: ec.remove(np.setdiff1d(ec.indexes_["input"].rows, [1, 2])),
+        lambda memory: memory.remove(np.setdiff1d(THERE, [1, 2])),
         r"Nearest\(k=3\) of layer 'input' asks for more samples than the 2 that would be left",
     ),
-    "a label for each": (lambda ec: ec.relabel([3, 4], [1]), "got 1 labels for 2 samples"),
-    "a missing label": (lambda ec: ec.relabel([3], [None]), "row 0 is None"),
-    "relabel what is not there": (lambda ec: ec.relabel([58], [1]), "these numbers: 58"),
-    "rows twice": (lambda ec: ec.add(FRESH[:2], [0, 1], rows=[70, 70]), "a different number"),
+    "a label for each": (lambda memory: memory.relabel([3, 4], [1]), "got 1 labels for 2 samples"),
+    "a missing label": (lambda memory: memory.relabel([3], [None]), "row 0 is None"),
+    "relabel what is not there": (lambda memory: memory.relabel([58], [1]), "these numbers: 58"),
+    "rows twice": (
+        lambda memory: memory.add(FRESH[:2], [0, 1], rows=[70, 70]),
+        "a different number",
+    ),
     "a row that is there": (
-        lambda ec: ec.add(FRESH[:2], [0, 1], rows=[70, 7]),
+        lambda memory: memory.add(FRESH[:2], [0, 1], rows=[70, 7]),
         "rows must differ from those of the samples added before; 7 are taken",
     ),
-    "NaN": (lambda ec: ec.add(np.full((2, 3), np.nan), [0, 1]), "training data must be finite"),
-    "features": (lambda ec: ec.add(FRESH[:2, :2], [0, 1]), "2 features, but .* is expecting 3"),
-    "labels": (lambda ec: ec.add(FRESH[:2], [0]), "got 1 labels for 2 samples"),
-    "no labels": (lambda ec: ec.add(FRESH[:2]), "no labels|requires y"),
-    "huge": (lambda ec: ec.add(np.full((1, 3), 1e300), [0]), "finite"),
-    "who": (lambda ec: ec.remove([3], who=7), "who must be text of at most"),
-    "why": (lambda ec: ec.add(FRESH[:1], [0], why=None), "why must be text of at most"),
-    "too much why": (lambda ec: ec.remove([3], why="x" * 5000), "why must be text of at most"),
-    "nothing to add": (lambda ec: ec.add(FRESH[:0], []), "sample"),
+    "NaN": (
+        lambda memory: memory.add(np.full((2, 3), np.nan), [0, 1]),
+        "training data must be finite",
+    ),
+    "features": (
+        lambda memory: memory.add(FRESH[:2, :2], [0, 1]),
+        "2 features, but .* is expecting 3",
+    ),
+    "labels": (lambda memory: memory.add(FRESH[:2], [0]), "got 1 labels for 2 samples"),
+    "no labels": (lambda memory: memory.add(FRESH[:2]), "no labels|requires y"),
+    "huge": (lambda memory: memory.add(np.full((1, 3), 1e300), [0]), "finite"),
+    "who": (lambda memory: memory.remove([3], who=7), "who must be text of at most"),
+    "why": (lambda memory: memory.add(FRESH[:1], [0], why=None), "why must be text of at most"),
+    "too much why": (
+        lambda memory: memory.remove([3], why="x" * 5000),
+        "why must be text of at most",
+    ),
+    "nothing to add": (lambda memory: memory.add(FRESH[:0], []), "sample"),
 }
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_bad_changes_are_refused_and_change_nothing(name):
-    ec = fitted(rule=Nearest(3)).remove([58])
+    ec = fitted(rule=Nearest(3))
+    ec.memory.remove([58])
     act, message = BAD[name]
     before, answers = state(ec), ec.assess(FRESH).assertion.tolist()
     with pytest.raises(ValueError, match=message):
-        act(ec)
+        act(ec.memory)
     after = state(ec)
     assert all(before[key] is after[key] for key in before.keys() | after.keys())
     assert ec.assess(FRESH).assertion.tolist() == answers
@@ -280,9 +304,9 @@ def test_a_change_from_elsewhere_is_checked(fields, message):
     ec = fitted(rule=Ball(2.0))
     before = vars(ec).copy()
     with pytest.raises(InputError, match=message):
-        ec._apply(a_change(**fields))
-    assert {k: v for k, v in vars(ec).items() if k != "_changing"} == before
-    assert ec._apply(a_change()).indexes_["input"].n_rows == 62
+        apply(ec.plan_, a_change(**fields))
+    assert vars(ec) == before
+    assert apply(ec.plan_, a_change()).index.n_rows == 62
 
 
 def test_readers_see_old_or_new_evidence_in_all_layers():
@@ -306,14 +330,14 @@ def test_readers_see_old_or_new_evidence_in_all_layers():
     for reader in readers:
         reader.start()
     for turn in range(60):
-        ec.relabel([0], [(turn + 1) % 2])
+        ec.memory.relabel([0], [(turn + 1) % 2])
         if turn % 20 == 10:
-            ec.compact()
+            ec.memory.compact()
     stop.set()
     for reader in readers:
         reader.join()
     assert set(seen) <= {(0,), (1,)}
-    assert len(ec.changes_) == 60
+    assert len(ec.memory.log) == 60
 
 
 def test_changes_take_turns():
@@ -323,8 +347,8 @@ def test_changes_take_turns():
 
     def work(start):
         for i in range(start, start + 10):
-            ids.extend(ec.add(FRESH[i : i + 1], TRUTH[i : i + 1]).tolist())
-            ec.remove([i])
+            ids.extend(ec.memory.add(FRESH[i : i + 1], TRUTH[i : i + 1]).tolist())
+            ec.memory.remove([i])
 
     workers = [threading.Thread(target=work, args=(10 * each,)) for each in range(4)]
     for worker in workers:
@@ -332,6 +356,6 @@ def test_changes_take_turns():
     for worker in workers:
         worker.join()
     assert sorted(ids) == list(range(60, 100))
-    assert len(ec.changes_) == 80
+    assert len(ec.memory.log) == 80
     assert sorted(ec.indexes_["input"].rows.tolist()) == list(range(40, 100))
     assert_same_answers(ec, rebuilt(ec))

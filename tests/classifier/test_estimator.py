@@ -34,7 +34,7 @@ from iknow import (
     RelativeBall,
     evaluate,
 )
-from iknow.classifier.training import split_rows
+from iknow.classifier.fitting import split_rows
 from iknow.core.rule import has_k, parameters_of
 from iknow.errors import InputError, LayerError, SelectionError
 from iknow.models import PrecomputedModel

@@ -9,7 +9,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-import iknow.classifier.gathering
+import iknow.classifier.observe
 from iknow import (
     Ball,
     BallElseNearest,
@@ -18,7 +18,7 @@ from iknow import (
     Nearest,
     RelativeBall,
 )
-from iknow.classifier.gathering import map_ahead, one_ahead
+from iknow.classifier.observe import map_ahead, one_ahead
 from iknow.core.quorum import find_contrast
 from iknow.errors import InputError
 from iknow.explain.later import Later
@@ -96,7 +96,7 @@ def test_both_ways_say_the_same(rule, batch_size, metric, monkeypatch):
     queries, _ = make_outputs(40, seed=1, invalid=[3, 17])
     classifier = fitted(rule, batch_size=batch_size, metric=metric)
     # Enough for the 5 activations of each sample, not for its distances to the 3 classes.
-    monkeypatch.setattr(iknow.classifier.gathering, "BYTES_OF_ACTIVATIONS_KEPT", 40 * 5 * 4)
+    monkeypatch.setattr(iknow.classifier.observe, "BYTES_OF_ACTIVATIONS_KEPT", 40 * 5 * 4)
     later = classifier.assess(queries)
     assert isinstance(later.evidence, Later)
     at_once = classifier.assess(queries, evidence=True)
@@ -241,9 +241,9 @@ def test_where_the_activations_would_be_too_many_evidence_is_gathered_at_once(co
     queries, _ = make_outputs(40, seed=1, invalid=[2])
     classifier = fitted(batch_size=16)
     expected = classifier.assess(queries)
-    monkeypatch.setattr(iknow.classifier.gathering, "BYTES_OF_ACTIVATIONS_KEPT", 40 * 5 * 4)
+    monkeypatch.setattr(iknow.classifier.observe, "BYTES_OF_ACTIVATIONS_KEPT", 40 * 5 * 4)
     assert isinstance(classifier.assess(queries).evidence, Later)
-    monkeypatch.setattr(iknow.classifier.gathering, "BYTES_OF_ACTIVATIONS_KEPT", 40 * 5 * 4 - 1)
+    monkeypatch.setattr(iknow.classifier.observe, "BYTES_OF_ACTIVATIONS_KEPT", 40 * 5 * 4 - 1)
     counter.gathered.clear()
     assessment = classifier.assess(queries)
     assert type(assessment.evidence) is dict
@@ -252,7 +252,7 @@ def test_where_the_activations_would_be_too_many_evidence_is_gathered_at_once(co
 
 
 def test_evidence_is_gathered_in_pieces(counter, deciding, monkeypatch):
-    monkeypatch.setattr(iknow.classifier.gathering, "QUERIES_AT_ONCE", 16)
+    monkeypatch.setattr(iknow.classifier.observe, "QUERIES_AT_ONCE", 16)
     queries, _ = make_outputs(40, seed=1, invalid=[20])
     classifier = fitted()
     later = classifier.assess(queries)

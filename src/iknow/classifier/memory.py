@@ -1,0 +1,354 @@
+"""Memory: the training samples that evidence comes from, and what was changed in them.
+
+Samples are added, removed and relabeled after `fit`. A changed classifier asserts what one asserts
+that was built from the samples that are there now, to the last bit. Metrics stay as they were
+fitted, so it is a rebuild by the same metrics.
+
+A change (`iknow.storage.change`) makes new indexes that share all but the few rows that changed
+with those before. Everything is checked first, and the next plan takes the place of this one by one
+assignment, so assessments that run meanwhile see all of a change or nothing of it. Changes take
+turns. What was promised was about the evidence before: it is marked as stale, and assertions go on.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from iknow.classifier.fitting import collect_more
+from iknow.classifier.plan import Plan, stale
+from iknow.core.arrays import Floats32, Ints, Labels
+from iknow.core.text import name, names, shown
+from iknow.errors import BundleError, IknowError, InputError
+from iknow.locking import Lock
+from iknow.models.labels import (
+    as_row_numbers,
+    as_vector,
+    check_count,
+    encode_all,
+    extend_classes,
+)
+from iknow.models.numbers import as_array
+from iknow.models.probe import Probe
+from iknow.search.layer import LayerIndex
+from iknow.storage.about_record import now
+from iknow.storage.change import ADD, RELABEL, REMOVE, Change, Logged, check_change, check_said
+from iknow.storage.committing import commit_changes
+from iknow.storage.opening import open_bundle
+
+if TYPE_CHECKING:
+    from iknow.classifier.estimator import EpistemicClassifier
+
+Said = tuple[str, str, str]
+"""When a change is made, by whom and why."""
+NONE: Ints = np.empty(0, dtype=np.int64)
+
+
+class Memory:
+    """The training samples of a fitted classifier: `EpistemicClassifier.memory`.
+
+    Examples:
+        >>> ec = EpistemicClassifier(trained).fit(X_train, y_train)
+        >>> ec.memory
+        Memory of 50 samples in layer 'input'
+    """
+
+    def __init__(self, classifier: EpistemicClassifier) -> None:
+        self._classifier = classifier
+
+    def __len__(self) -> int:
+        return self._classifier.plan_.index.n_rows
+
+    def __repr__(self) -> str:
+        plan = self._classifier.plan_
+        changes = f", {len(plan.log)} changes since fit" if plan.log else ""
+        layers = "layers" if len(plan.layers) > 1 else "layer"
+        return f"Memory of {len(self):,} samples in {layers} {names(plan.layers)}{changes}"
+
+    @property
+    def log(self) -> tuple[Logged, ...]:
+        """What happened to the samples since `fit`, the first change first."""
+        return self._classifier.plan_.log
+
+    def add(self, X: Any, y: Any = None, rows: Any = None, who: str = "", why: str = "") -> Ints:
+        """Add samples to the evidence, and return their numbers, of shape (n,).
+
+        A label that is not in `classes_` is a new class. The model does not score it, so it is
+        never believed, but its samples can contradict.
+
+        Args:
+            X: n samples, or a loader, as for `fit`.
+            y: Their labels, of shape (n,), unless the loader yields them.
+            rows: Numbers of shape (n,) that identify the samples, other than those that are there.
+                Default: they count on from the highest that there ever was.
+            who: Who adds them, for `log`.
+            why: Why, likewise.
+
+        Examples:
+            >>> ec = EpistemicClassifier(trained).fit(X_train, y_train)
+            >>> ec.memory.add(X_val[:2], y_val[:2], who="Ada", why="new leaves")
+            array([50, 51])
+        """
+        said = say(who, why)
+        points, labels = collect_more(self._classifier, X, y)
+        with self.alone():
+            numbers = number_rows(self._classifier.plan_, rows, len(labels))
+            self._apply(addition(self._classifier.plan_, points, labels, numbers, said))
+        return numbers
+
+    def remove(self, ids: Any, who: str = "", why: str = "") -> Self:
+        """Remove samples from the evidence, by their numbers.
+
+        A class may lose its last sample: it is then without evidence. After `compact`, nothing of
+        them is left in the classifier, and `save` never writes them.
+
+        Args:
+            ids: Numbers of the samples, such as `Explanation` shows them, of shape (n,).
+            who: Who removes them, for `log`.
+            why: Why, likewise.
+
+        Examples:
+            >>> ec = EpistemicClassifier(trained).fit(X_train, y_train)
+            >>> ec.memory.remove([3, 7], why="blurred").log[0].what
+            'remove'
+        """
+        numbers, said = as_ids(ids), say(who, why)
+        return self._apply(Change(REMOVE, *said, np.sort(numbers), NONE, NONE, {}))
+
+    def relabel(self, ids: Any, y: Any, who: str = "", why: str = "") -> Self:
+        """Give samples other labels, or the same ones, which is logged all the same.
+
+        Args:
+            ids: Numbers of the samples, of shape (n,).
+            y: Their labels from now on, of shape (n,). A new one is a new class; see `add`.
+            who: Who relabels them, for `log`.
+            why: Why, likewise.
+
+        Examples:
+            >>> ec = EpistemicClassifier(trained).fit(X_train, y_train)
+            >>> ec.memory.relabel([3], [0], who="Ada", why="a slip").log[0].ids
+            array([3])
+        """
+        numbers, said = as_ids(ids), say(who, why)
+        labels = check_count(as_vector(y, "y", column=True), len(numbers))
+        order = np.argsort(numbers)
+        with self.alone():
+            plan = self._classifier.plan_
+            return self._apply(relabeling(plan, numbers[order], labels[order], said))
+
+    def compact(self) -> Self:
+        """Fold all changes into one index, as if built from the samples that are there.
+
+        Nothing of a removed sample is left, but for its number in `log`.
+
+        Examples:
+            >>> ec = EpistemicClassifier(trained).fit(X_train, y_train)
+            >>> len(ec.memory.remove([3]).compact())
+            49
+        """
+        with self.alone():
+            plan = self._classifier.plan_
+            folded = {layer: index.folded() for layer, index in plan.indexes.items()}
+            # What came and went again is not to be kept for `commit`.
+            kept = None if plan.uncommitted else plan.uncommitted
+            self._classifier.plan_ = replace(plan, indexes=folded, uncommitted=kept)
+        return self
+
+    def commit(self, path: str | os.PathLike[str] | None = None) -> Self:
+        """Write what changed since `load`, or since the last `commit`, to the bundle.
+
+        When it returns, the changes survive a power failure; if it fails, the bundle is as it was,
+        and the changes are still here. Classifiers loaded before go on as they are. Removed samples
+        stay in the file until `iknow.storage.segments.compacting.compact_bundle`, or `save`.
+
+        Args:
+            path: The bundle. Default: the file that it was loaded from.
+
+        Raises:
+            ConflictError: Somebody else has changed the bundle since.
+            OSError: The disk is full, or the file may not be written.
+
+        Examples:
+            >>> ec = EpistemicClassifier(FrozenEstimator(trained)).fit(X_train, y_train)
+            >>> ec.tune(X_val, y_val).save("iris.iknow")
+            >>> ec = EpistemicClassifier.load("iris.iknow", FrozenEstimator(trained))
+            >>> _ = ec.memory.remove([3], who="Ada", why="blurred").commit()
+            >>> EpistemicClassifier.load("iris.iknow").memory.log[0].why
+            'blurred'
+        """
+        with self.alone():
+            self._classifier.plan_ = commit_changes(self._classifier.plan_, path)
+        return self
+
+    def _apply(self, change: Change) -> Self:
+        """Take one step, or raise an error and stay as it is."""
+        with self.alone():
+            self._classifier.plan_ = apply(self._classifier.plan_, change)
+        return self
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Changes, and choices that must not miss one, take turns."""
+        with self._classifier.__dict__.setdefault("_changing", Lock()).held():
+            yield
+
+
+def follow(classifier: EpistemicClassifier, sha256: str | None = None) -> Any:
+    """A classifier as its bundle is now, or was at a sha256; None if it must be loaded.
+
+    classifier: one that was loaded, without changes of its own; it stays as it is. Both share all
+    but the rows that changed, so this takes little time and memory.
+    """
+    plan = classifier.plan_
+    if not plan.bundled or plan.uncommitted != ():
+        return None
+    try:
+        opened = open_bundle(Path(plan.bundled["path"]), copied_up_to=0)
+        wanted = opened if sha256 is None else opened.as_of(sha256)
+        before = wanted.as_of(plan.bundled["sha256"])
+    except BundleError:
+        return None
+    follower = copy.copy(classifier)
+    try:
+        later = wanted.read_changes()[len(before.chain.segments) :]
+        follower.plan_ = as_bundled(plan, later, wanted.head())
+    except IknowError:  # loading it says what is wrong
+        return None
+    return follower
+
+
+def as_bundled(plan: Plan, changes: Iterable[Change], sha256: str) -> Plan:
+    """The plan after changes that its bundle has, when that was at a sha256."""
+    for change in changes:
+        plan = apply(plan, change)
+    chosen = plan.selection or plan.given
+    bundled = {**plan.bundled, "sha256": sha256, "selection": chosen}
+    return replace(plan, bundled=bundled, uncommitted=())
+
+
+def apply(plan: Plan, change: Change) -> Plan:
+    """The plan after a change. This checks everything and changes nothing."""
+    check_change(change, plan.layers)
+    classes = extend_classes(plan.classes, change.classes)
+    check_there(plan, change.removed)
+    _check_come(plan, change, len(classes))
+    _check_rules(plan, change)
+    leaving, probe = np.setdiff1d(change.removed, change.rows), plan.probe
+    selection = plan.selection or plan.given
+    return replace(
+        plan,
+        indexes={
+            layer: _change_layer(layer, index, change, len(classes))
+            for layer, index in plan.indexes.items()
+        },
+        classes=classes,
+        log=(*plan.log, change.logged()),
+        uncommitted=None if plan.uncommitted is None else (*plan.uncommitted, change),
+        probe=probe.without(leaving) if isinstance(probe, Probe) and len(leaving) else probe,
+        selection=None if selection is None else stale(selection, [change.logged()]),
+    )
+
+
+def addition(
+    plan: Plan, points: Mapping[str, Floats32], labels: Labels, numbers: Ints, said: Said
+) -> Change:
+    """The change that brings samples with these labels and numbers, of shape (n,)."""
+    codes, new = encode_all(labels, plan.classes)
+    order = np.argsort(numbers)
+    sorted_points = {layer: values[order] for layer, values in points.items()}
+    return Change(ADD, *said, NONE, numbers[order], codes[order], sorted_points, new)
+
+
+def relabeling(plan: Plan, numbers: Ints, labels: Labels, said: Said) -> Change:
+    """The change that gives samples, by their numbers, ascending, other labels."""
+    check_there(plan, numbers)
+    codes, new = encode_all(labels, plan.classes)
+    points = {layer: index.take(numbers)[0] for layer, index in plan.indexes.items()}
+    return Change(RELABEL, *said, numbers, numbers, codes, points, new)
+
+
+def number_rows(plan: Plan, rows: Any, n: int) -> Ints:
+    """The numbers of n samples to come."""
+    numbers = as_row_numbers(rows, n)
+    if rows is not None:
+        if (is_taken := plan.index.has(numbers)).any():
+            raise InputError(
+                "rows must differ from those of the samples added before; "
+                f"{names(numbers[is_taken].tolist())} are taken"
+            )
+        return numbers
+    logged = [int(each.ids[-1]) for each in plan.log]
+    first = max(plan.index.highest_row, *logged, -1) + 1
+    if first + n > np.iinfo(np.int64).max:
+        raise InputError(f"no numbers are left after {first - 1}: give rows=...")
+    return numbers + first
+
+
+def check_there(plan: Plan, numbers: Ints) -> None:
+    """Refuse numbers of samples that are not there."""
+    there = plan.index.has(numbers)
+    if not there.all():
+        missing = names(numbers[~there].tolist())
+        raise InputError(f"there are no samples with these numbers: {missing}")
+
+
+def _check_come(plan: Plan, change: Change, n_classes: int) -> None:
+    """Refuse samples whose numbers are taken or whose classes are unknown, and a last one."""
+    new = np.setdiff1d(change.rows, change.removed)
+    if (taken := new[plan.index.has(new)]).size:
+        raise InputError(f"there are samples with these numbers: {names(taken.tolist())}")
+    if change.labels.size and not 0 <= change.labels.min() <= change.labels.max() < n_classes:
+        raise InputError(f"a change must give class codes from 0 to {n_classes - 1}")
+    if plan.index.n_rows + len(change.rows) == len(change.removed):
+        raise InputError(
+            "no sample would be left, and without evidence nothing can be asserted: add others "
+            "first"
+        )
+
+
+def _check_rules(plan: Plan, change: Change) -> None:
+    """Refuse a training set that the rules in use cannot be asked about."""
+    n_rows = plan.index.n_rows + len(change.rows) - len(change.removed)
+    for layer, rule in (plan.rules or {}).items():
+        if rule.n_neighbors > n_rows or max(rule.quorum) > n_rows:
+            raise InputError(
+                f"{rule!r} of layer {name(layer)!r} asks for more samples than the {n_rows} "
+                "that would be left: add others first, or tune for fewer"
+            )
+
+
+def _change_layer(layer: str, index: LayerIndex, change: Change, n_classes: int) -> LayerIndex:
+    none = np.empty((0, index.n_features), dtype=np.float32)
+    points = change.points[layer] if len(change.rows) else none
+    try:
+        return index.changed(change.removed, points, change.labels, change.rows, n_classes)
+    except InputError as error:
+        raise InputError(f"layer {name(layer)!r}: {error}") from error
+
+
+def as_ids(ids: Any) -> Ints:
+    """Numbers of samples, distinct, at least one, of shape (n,)."""
+    numbers = as_array(ids, "ids")
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or not len(numbers):
+        raise InputError(
+            "ids must be the numbers of samples, at least one, as a list or an array; got "
+            f"{shown(ids)}"
+        )
+    found, counts = np.unique(numbers, return_counts=True)
+    if (counts > 1).any():
+        raise InputError(f"ids must differ; {names(found[counts > 1].tolist())} came twice")
+    if int(found[0]) < 0 or int(found[-1]) > np.iinfo(np.int64).max:
+        raise InputError(f"ids must be numbers from 0 to 2**63 - 1; got {names(ids)}")
+    return numbers.astype(np.int64)
+
+
+def say(who: Any, why: Any) -> Said:
+    """When a change is made, by whom and why."""
+    return now(), check_said(who, "who"), check_said(why, "why")

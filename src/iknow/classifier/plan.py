@@ -1,0 +1,265 @@
+"""Plan: what a fitted classifier has settled, so that assessing re-checks none of it.
+
+`fit` compiles a plan from the parameters, checked here before the model works; `tune` and changes
+of the memory make the next one. A plan is never changed: the classifier replaces it by one
+assignment. An assessment that runs meanwhile has taken the plan before or after that, and so sees
+the old or the new evidence in all layers, without waiting.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from iknow.core.arrays import Floats, Labels
+from iknow.core.level import are_probabilities
+from iknow.core.quorum import Quorum, check_quorum
+from iknow.core.rule import Rule, check_by_layer, check_k, check_takes, has_k, is_tuned, make_rule
+from iknow.core.text import names, shown
+from iknow.errors import InputError
+from iknow.metrics import Euclidean, Metric
+from iknow.metrics.defaults import SHORT_NAMES
+from iknow.models.model import Layer, Model, Role
+from iknow.models.probe import Probe
+from iknow.rules import RelativeBall
+from iknow.search.layer import LayerIndex, index_type
+from iknow.selection import Selection
+from iknow.storage.change import Change, Logged
+
+if TYPE_CHECKING:
+    from iknow.classifier.estimator import EpistemicClassifier
+
+KINDS_OF_RULE = (
+    "a class such as Ball, one such as Ball(0.5), a dict of one per layer, or a Selection"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What a classifier asserts by: its model, its memory, and the rules that were chosen.
+
+    Attributes:
+        model: The model, as iknow reads it.
+        layers: Names of the layers whose activations are in memory.
+        classes: Labels of shape (n_classes,): those that the model scores, then those that came
+            with later samples.
+        indexes: The training samples of each layer.
+        probe: What the model can be recognized by, or why it cannot.
+        rules: By layer, in all of them or some; None until they are given or tuned.
+        selection: How the rules were chosen and what is promised; None if they were given.
+        given: The selection that was given as the rule, perhaps another classifier's: its levels
+            and classes count, its promises do not.
+        log: What happened to the memory since `fit`, the first change first.
+        bundled: What the bundle says about itself that it was loaded from, its path and sha256;
+            empty if there is none.
+        uncommitted: Of a loaded classifier: the changes that its bundle does not have; None if they
+            were folded in.
+    """
+
+    model: Model
+    layers: tuple[str, ...]
+    classes: Labels
+    indexes: Mapping[str, LayerIndex]
+    probe: Probe | str
+    rules: Mapping[str, Rule] | None = None
+    selection: Selection | None = None
+    given: Selection | None = None
+    log: tuple[Logged, ...] = ()
+    bundled: Mapping[str, Any] = field(default_factory=dict)
+    uncommitted: tuple[Change, ...] | None = None
+
+    @property
+    def index(self) -> LayerIndex:
+        """Any layer's index: all hold the same samples."""
+        return self.indexes[self.layers[0]]
+
+    @property
+    def n_scored(self) -> int:
+        """How many classes the model scores: the others came later."""
+        return len(self.classes) - sum(len(change.classes) for change in self.log)
+
+    def gives_probabilities(self, scores: Floats) -> bool:
+        """Whether the model's scores are probabilities; those given decide if nothing else does.
+
+        It is decided once, by the scores of the training samples in the probe, or of those that
+        tuned: not by the samples asked about, as two logits may happen to sum to 1.
+        """
+        if isinstance(self.probe, Probe):
+            return are_probabilities(self.probe.observed.scores)
+        if self.selection is not None and self.selection.levels is not None:
+            return bool(self.selection.levels.from_probabilities)
+        return are_probabilities(scores)
+
+    def chosen(self, selection: Selection, n_changes: int) -> Plan:
+        """The plan with a selection, chosen on the evidence after so many changes."""
+        selection = stale(selection, self.log[n_changes:])
+        return replace(self, selection=selection, rules=dict(selection.neighborhoods))
+
+
+def stale(selection: Selection, changes: Sequence[Logged]) -> Selection:
+    """A selection after changes of the memory; the first one ever says since when it is stale."""
+    if selection.stale or not changes:
+        return selection
+    return replace(selection, stale=changes[0].sentence())
+
+
+@dataclass(frozen=True, eq=False)
+class Settings:
+    """What the parameters ask for, checked and completed by a model and its first batch.
+
+    roles: by layer. named: whether the user named them, or a metric for them. levels: whether
+    levels choose the rules. metrics: by layer, those that the user gave, None for the others.
+    fixed: the rules that need no tuning, None if there is something to tune.
+    """
+
+    roles: Mapping[str, Role]
+    named: bool
+    levels: bool
+    metrics: Mapping[str, Metric | None]
+    fixed: dict[str, Rule] | None
+    rule: type[Rule]
+    k: int
+    quorum: Quorum
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        return tuple(self.roles)
+
+    def check_size(self, n_rows: int) -> None:
+        """Refuse a k, or a quorum, larger than the training set; the usual quorums fit any."""
+        rules = [] if self.fixed is None else list(self.fixed.values())
+        needed = check_k(self.k)  # even if no rule asks for it yet: a bundle keeps it
+        if self.fixed is not None:
+            needed = max((rule.n_neighbors for rule in rules), default=0)
+        if (self.fixed is not None or has_k(self.rule)) and needed > n_rows:
+            raise InputError(
+                f"k={needed} is more than the {n_rows} training samples: use a smaller k"
+            )
+        largest = max(*self.quorum, *(number for rule in rules for number in rule.quorum), 1)
+        if largest > max(n_rows, *RelativeBall.usual_quorum):
+            raise InputError(
+                f"a quorum of {shown(largest)} is more than the {n_rows} training samples: use a "
+                "smaller one"
+            )
+
+
+def settle(classifier: EpistemicClassifier, model: Model, first: Any) -> Settings:
+    """The settings of a classifier with a model, by the first batch of training samples.
+
+    Layers that a user computed have the role "hidden" and may have a telling name.
+    """
+    named, rule = as_layer_names(classifier.layers), kind_of(classifier.rule)
+    levels = has_levels(classifier.rule)
+    if named is None:
+        chosen = choose_layers(model.layers(first), levels=levels)
+        roles = {e.name: model.role(e.name) if e.role == "hidden" else e.role for e in chosen}
+    else:
+        roles = {name: model.role(name) for name in named}
+    quorum = as_quorum(classifier.quorum, rule)
+    fixed = fixed_rules(classifier.rule, classifier.k, roles, quorum)
+    metrics = as_metrics(classifier.metric, roles)
+    for metric in metrics.values():
+        index_type(metric or Euclidean, classifier.search)
+    by_user = named is not None or classifier.metric is not None
+    return Settings(roles, by_user, levels, metrics, fixed, rule, classifier.k, quorum)
+
+
+def choose_layers(described: Iterable[Layer], *, levels: bool) -> tuple[Layer, ...]:
+    """The layers to use, of those that a model describes, by their roles.
+
+    The paper's rules take what enters the head, and the output. Levels take the input, the last
+    hidden layer and the leaves; the output only if there is nothing else.
+    """
+    by_role: defaultdict[Role, list[Layer]] = defaultdict(list)
+    for layer in described:
+        by_role[layer.role].append(layer)
+    hidden, output = by_role["hidden"], by_role["output"]
+    if not levels:
+        return (*(hidden or by_role["input"]), *output)
+    first = by_role["table"] or by_role["input"]
+    return (*first, *hidden, *by_role["leaves"]) or tuple(output)
+
+
+def as_layer_names(layers: Any) -> tuple[str, ...] | None:
+    """Layers as a tuple of names; a single name needs no list. None means the defaults."""
+    if layers is None:
+        return None
+    # An iterator would be empty for the next fit, or for a clone.
+    listed = isinstance(layers, Collection) and getattr(layers, "ndim", 1) == 1
+    chosen = (layers,) if isinstance(layers, str) else tuple(layers) if listed else ()
+    if not chosen or not all(isinstance(name, str) for name in chosen):
+        raise InputError(f"layers must be the names of one or more layers; got {shown(layers)}")
+    if len(set(chosen)) < len(chosen):
+        raise InputError(f"layers must name each layer once; got {shown(layers)}")
+    return tuple(map(str, chosen))
+
+
+def is_fixed(rule: Any) -> bool:
+    """Whether a rule, as the user gives it, is to be used as it is: a class is to be tuned."""
+    return not isinstance(rule, type)
+
+
+def kind_of(rule: Any) -> type[Rule]:
+    """The kind of rule that a user wants to be tuned; of fixed ones, the default."""
+    if is_fixed(rule):
+        return RelativeBall
+    if not issubclass(rule, Rule):
+        raise InputError(f"rule must be {KINDS_OF_RULE}; got {shown(rule)}")
+    kind: type[Rule] = rule
+    return kind
+
+
+def as_quorum(quorum: Any, rule: type[Rule]) -> Quorum:
+    """The quorum that the user asks for, or the usual one of the rule."""
+    pair = rule.usual_quorum if quorum is None else check_quorum(quorum)
+    check_takes(rule, pair)
+    return pair
+
+
+def has_levels(rule: Any) -> bool:
+    """Whether levels choose the rules, or have chosen them."""
+    if isinstance(rule, Selection):
+        return rule.levels is not None
+    return not is_fixed(rule) and bool(rule.by_level)
+
+
+def fixed_rules(
+    given: Any, k: int, layers: Collection[str], quorum: Quorum
+) -> dict[str, Rule] | None:
+    """The rules that need no tuning, by layer, or None if there is something to tune."""
+    if not is_fixed(given):
+        if is_tuned(given):
+            return None
+        given = make_rule(given, k, quorum)
+    if isinstance(given, Selection):
+        layers = [layer for layer in layers if layer not in given.left_out]
+        given = given.neighborhoods
+    if isinstance(given, Rule):
+        return dict.fromkeys(layers, given)
+    check_by_layer(given, layers, kind=KINDS_OF_RULE)
+    return {layer: given[layer] for layer in layers}
+
+
+def as_metrics(metric: Any, layers: Collection[str]) -> dict[str, Metric | None]:
+    """The metric of each layer: one for all, or some by layer; None where the user gives none."""
+    if not isinstance(metric, Mapping):
+        return dict.fromkeys(layers, None if metric is None else as_metric(metric))
+    given = {layer: as_metric(each) for layer, each in metric.items()}
+    if unknown := [layer for layer in given if layer not in layers]:
+        raise InputError(
+            f"metric names {names(unknown)}, which is not among the layers {', '.join(layers)}"
+        )
+    return {layer: given.get(layer) for layer in layers}
+
+
+def as_metric(metric: Any) -> Metric:
+    """A metric, given as one or by its short name."""
+    found = SHORT_NAMES.get(metric) if isinstance(metric, str) else metric
+    if not isinstance(found, Metric):
+        raise InputError(
+            f"metric must be one of {names(SHORT_NAMES)}, or a metric such as Minkowski(1), for "
+            f"all layers or in a dict by layer; got {shown(metric)}"
+        )
+    return found
