@@ -8,6 +8,7 @@ are stored and distances in float64: no code of the library finds its supports o
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -521,7 +522,7 @@ def check_ties(problem, oracle, classifier, test, told):
             Ball(radius), BallElseNearest(radius, 2), BallWithNearest(radius, 1),
             RelativeBall(radius, 1),
         )[kind]  # fmt: skip
-    before = classifier.neighborhoods_
+    before = classifier.plan_
     classifier.plan_ = replace(before, rules=rules)
     a = classifier.assess(test)
     classifier.plan_ = before

@@ -79,9 +79,10 @@ def check_features(
     layers: those in use; None to record.
     """
     before, table = getattr(classifier, "feature_names_in_", None), as_pandas(X)
-    named = layers is not None and before is not None and hasattr(table, "columns")
-    if named and list(table.columns) == before.tolist():  # scikit-learn takes ten times as long
-        return
+    if layers is not None and before is not None and hasattr(table, "columns"):
+        is_same = list(table.columns) == before.tolist()  # scikit-learn takes ten times as long
+        if is_same:
+            return
     try:
         validate_data(classifier, table, reset=layers is None, skip_check_array=True)
     except Exception as error:  # X may be any object, and fail in any way
