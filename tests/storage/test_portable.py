@@ -179,12 +179,13 @@ def test_answers_must_be_the_same_however_small_the_difference(classifier, tmp_p
     """Whatever is allowed of scores and activations."""
     monkeypatch.setattr(iknow.storage.exporting, "find_tolerance", lambda _: np.inf)
     allowed = dict.fromkeys(classifier.probe_.tolerances, np.inf)
-    monkeypatch.setattr(classifier, "probe_", replace(classifier.probe_, tolerances=allowed))
+    lax = replace(classifier.probe_, tolerances=allowed)
+    monkeypatch.setattr(classifier, "plan_", replace(classifier.plan_, probe=lax))
     change_export(monkeypatch, lambda content: changed_weights(content, 30.0))
     before = classifier.assess(NEW)
     with pytest.raises(ExportError, match=r"on training input \d+: it believes \w+, the"):
         classifier.save(tmp_path / "x.iknow", onnx=True)
-    monkeypatch.setattr(classifier, "probe_", "none is kept")
+    monkeypatch.setattr(classifier, "plan_", replace(classifier.plan_, probe="none is kept"))
     with pytest.raises(ExportError) as refused:
         classifier.save(tmp_path / "x.iknow", onnx=True, samples=NEW)
     row = int(str(refused.value).split("on sample ")[1].split(":")[0])

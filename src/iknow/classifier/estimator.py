@@ -339,7 +339,8 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Examples:
             >>> ec = EpistemicClassifier(trained).fit(X_train, y_train).tune(X_val, coverage=0.8)
-            >>> ec.remove([3]).recertify(X_test).selection_.stale
+            >>> _ = ec.memory.remove([3])
+            >>> ec.recertify(X_test).selection_.stale
             ''
         """
         plan = self._plan()
