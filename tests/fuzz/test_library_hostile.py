@@ -442,7 +442,7 @@ def is_right_kind(error):
     """Whether an error is one of those a user may get."""
     if isinstance(error, TypeError):  # scikit-learn wants its own to stay one, in training
         frames = traceback.extract_tb(error.__traceback__)
-        train = ("iknow/classifier/training.py", "train")
+        train = ("iknow/classifier/fitting.py", "_train")
         return any(f.filename.endswith(train[0]) and f.name == train[1] for f in frames)
     right = isinstance(error, (IknowError, NotFittedError))
     return right and len(str(error)) <= LONGEST_MESSAGE

@@ -52,7 +52,7 @@ NONE: Ints = np.empty(0, dtype=np.int64)
 
 
 class Memory:
-    """The training samples of a fitted classifier: `EpistemicClassifier.memory`.
+    """The training samples of a fitted `classifier`: `EpistemicClassifier.memory`.
 
     Examples:
         >>> ec = EpistemicClassifier(trained).fit(X_train, y_train)
