@@ -411,9 +411,8 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         gathers, least = as_flag(evidence, "evidence"), as_whole(k, "k", "be a whole number >= 0")
         samples = read(self, plan.model, X, layers=plan.layers)
-        found = find(plan, plan.rules, samples, least, gathers or least > 0, self.progress)
+        found = find(plan, samples, least, gathers or least > 0, self.progress)
         selection = plan.selection or plan.given
-        indexes = {layer: plan.indexes[layer] for layer in plan.rules}  # some may be left out
         return Assessment(
             classes=plan.classes,
             belief_codes=found.observation.belief,
@@ -426,7 +425,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             if found.decisions is None
             else {k: v.support for k, v in found.decisions.items()},
             decisions=found.decisions,
-            movements=movements_later(plan.model, indexes, samples.sizes, found),
+            movements=movements_later(plan, samples.sizes, found.observation),
             levels=None if selection is None else selection.levels,
             least_confidence=-np.inf if selection is None else selection.least_confidence,
             y_true=labels_of(samples, self.classes),
