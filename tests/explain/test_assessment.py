@@ -358,7 +358,7 @@ import numpy as np, iknow
 a = iknow.Assessment(np.arange(2), np.zeros(0, int), np.zeros((0, 2)), {}, {}, np.zeros(0, bool))
 try:
     a.to_frame()
-except iknow.MissingExtraError as error:
+except iknow.errors.MissingExtraError as error:
     print(error)
 """
     assert "pip install 'iknow[pandas]'" in run_without(["pandas"], code)

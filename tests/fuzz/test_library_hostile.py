@@ -31,12 +31,11 @@ from iknow import (
     EpistemicClassifier,
     Nearest,
     RelativeBall,
-    as_features,
     as_image,
-    as_series,
     evaluate,
 )
 from iknow.errors import IknowError
+from iknow.explain import as_features, as_series
 from iknow.metrics import Minkowski, Weighted
 from iknow.models import PrecomputedModel
 from iknow.search.cells import CpuIndex

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iknow import Assertion, Reason, as_features, as_image, as_series
+from iknow import Assertion, Reason, as_image
+from iknow.explain import as_features, as_series
 from iknow.explain.later import Later
 from iknow.explain.picture import Image
 from iknow.service import live as live_module

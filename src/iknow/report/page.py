@@ -114,7 +114,7 @@ def make_report(
         title: Title of the page.
         notes: Sentences to add.
         selection: How the neighborhoods were chosen, to say what is certified.
-        comparison: What `iknow.evaluation.compare` returned, to show beside it.
+        comparison: What `iknow.compare` returned, to show beside it.
         max_samples: Show at most this many samples, drawn at random.
         max_bytes: Largest size of the page; pictures give way first, then samples.
         random_state: Seed for that draw.
