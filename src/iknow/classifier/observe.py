@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -32,19 +32,6 @@ About = TypeVar("About", bound=Columns)
 
 BYTES_OF_ACTIVATIONS_KEPT = 1 << 30  # over all layers, to gather evidence later
 QUERIES_AT_ONCE = 4096  # of the kept activations, so that copies of them stay small
-
-
-@dataclass(frozen=True, eq=False)
-class Findings:
-    """What a model and the indexes of its layers say about n samples.
-
-    observation: of all samples; without activations if these are not kept. evidence: by layer, now
-    or on request. decisions: by layer, if these were found; meaningless for invalid samples.
-    """
-
-    observation: Observation
-    evidence: Mapping[str, Evidence]
-    decisions: Mapping[str, Decision] | None = None
 
 
 def observe(
@@ -103,9 +90,13 @@ def search_all(
     return whole, {layer: stack_evidence(parts) for layer, parts in found.items()}
 
 
-def find(plan: Plan, samples: Samples, k: int, now: bool, progress: bool) -> Findings:
-    """What assessing by the plan's rules needs: decisions, if these are faster, or else evidence.
+def find(
+    plan: Plan, samples: Samples, k: int, now: bool, progress: bool
+) -> tuple[Observation, Mapping[str, Evidence], dict[str, Decision] | None]:
+    """What assessing by the plan's rules needs: what the model says, evidence, and decisions.
 
+    Where decisions are faster they are found now, and evidence on request; else there are none, and
+    the activations are not kept if they are large. Decisions about invalid samples mean nothing.
     k: how many neighbor distances to gather at least. now: whether to gather the evidence at once.
     """
     indexes, rules, (n_neighbors, per_class) = plan.searched, plan.rules or {}, plan.need
@@ -130,7 +121,8 @@ def find(plan: Plan, samples: Samples, k: int, now: bool, progress: bool) -> Fin
         return indexes[layer].decide(seen.activations[layer], rules[layer], seen.belief)
 
     if gathers:
-        return Findings(*search_all(observations, rules, gather, samples.n_samples, keeps=keeps))
+        seen, evidence = search_all(observations, rules, gather, samples.n_samples, keeps=keeps)
+        return seen, evidence, None
     observation, decisions = search_all(observations, rules, decide, samples.n_samples)
 
     def gather_later(layer: str, rows: Ints) -> Evidence:
@@ -138,7 +130,7 @@ def find(plan: Plan, samples: Samples, k: int, now: bool, progress: bool) -> Fin
         parts = (observation[rows[at : at + QUERIES_AT_ONCE]] for at in starts)
         return search_all(parts, (layer,), gather, None, keeps=False)[1][layer]
 
-    return Findings(observation, Later(rules, gather_later, np.arange(len(observation))), decisions)
+    return observation, Later(rules, gather_later, np.arange(len(observation))), decisions
 
 
 def map_ahead(work: Callable[[Any], Item], items: Iterable[Any]) -> Iterator[Item]:
