@@ -17,7 +17,7 @@ from iknow.core.text import names
 from iknow.errors import InputError
 from iknow.metrics.lipschitz_sklearn import unwrap
 from iknow.models import PrecomputedModel
-from iknow.models.adapt import has_base, is_estimator
+from iknow.models.adapt import has_base
 from iknow.models.labels import as_vector, name_positions
 from iknow.models.model import Model
 from iknow.models.numbers import as_pandas
@@ -39,7 +39,7 @@ def read(
 
     layers: those of a fitted classifier; None while it is being fitted, which learns the features.
     """
-    by_columns = is_estimator(classifier.model)
+    by_columns = model.knows_columns
 
     def prepare(inputs: Any) -> Any:
         prepared = model.prepare(inputs)

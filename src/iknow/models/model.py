@@ -139,6 +139,8 @@ class Model(ABC):
     """What `as_model` was given."""
     options: Mapping[str, Any] = MappingProxyType({})
     """How `as_model` was told to read it: `pool`, `scores` and `embed`, those that were given."""
+    knows_columns = False
+    """Whether it is a scikit-learn classifier, which knows the number and names of its features."""
 
     @property
     def classes(self) -> Labels | None:
@@ -217,7 +219,9 @@ def make_observation(
         )
     believed = find_belief(table) if belief is None else as_belief(belief, table)
     bad = (believed == NO_BELIEF) | (False if invalid is None else invalid)
-    layers = {k: as_activations(v, k, len(table)) for k, v in activations.items()}
+    layers = {}
+    for layer, values in activations.items():
+        layers[layer] = as_activations(values, layer, len(table))
     return mark_invalid(Observation(table, believed, layers, bad))
 
 
@@ -323,30 +327,36 @@ def join_whole(parts: Iterable[Observation], n_samples: int | None = None) -> Ob
 
     n_samples: of all, to see at once whether memory suffices; None if nobody knows.
     """
-    rest: list[Observation] = []
+    scores, belief, invalid, unseen = [], [], [], []
     layers: dict[str, list[Floats32]] = {}
     n = 0
     for part in parts:
+        n_features, n = 0, n + len(part.scores)
         for layer, values in part.activations.items():
-            layers.setdefault(layer, []).append(values)
-            check_width(layer, values, layers[layer][0].shape[1])
-        n += len(part)
-        widths = {layer: arrays[0].shape[1] for layer, arrays in layers.items()}
-        if n_samples is None:
-            _check_memory(widths, n, held=True)
-        elif not rest:
-            _check_memory(widths, n_samples)
+            arrays = layers.setdefault(layer, [])
+            if arrays:
+                check_width(layer, values, arrays[0].shape[1])
+            arrays.append(values)
+            n_features += values.shape[1]
+        # Asking how much is free takes longer than all else about a single sample.
+        if 4 * n_features * (n_samples or n) > ALWAYS_FITS and (n_samples is None or not scores):
+            _check_memory(layers, n_samples or n, held=n_samples is None)
         # A copy, because a model may write its next scores into the same array.
-        rest.append(replace(part, scores=part.scores.copy(), activations={}))
+        scores.append(part.scores.copy())
+        belief.append(part.belief)
+        invalid.append(part.invalid)
+        unseen += [] if part.unseen is None else [part.unseen]
     if n_samples not in (None, n):
         raise InputError(f"expected observations of {n_samples} samples; got {n}")
-    unseen = [part.unseen for part in rest if part.unseen is not None]
+    whole = {}
+    for layer in list(layers):
+        whole[layer] = _stack(layers.pop(layer), np.float32)
     return Observation(
-        _stack([part.scores for part in rest], np.float64),
-        _stack([part.belief for part in rest], np.int64),
-        {layer: _stack(layers.pop(layer), np.float32) for layer in list(layers)},
-        _stack([part.invalid for part in rest], np.bool_),
-        _stack(unseen, np.float64) if len(unseen) == len(rest) else None,
+        _stack(scores, np.float64),
+        _stack(belief, np.int64),
+        whole,
+        _stack(invalid, np.bool_),
+        _stack(unseen, np.float64) if len(unseen) == len(scores) else None,
     )
 
 
@@ -364,14 +374,12 @@ def check_width(layer: str, values: Floats32, width: int) -> None:
         )
 
 
-def _check_memory(widths: Mapping[str, int], n: int, *, held: bool = False) -> None:
-    """Refuse activations that take more than a share of the memory that is free, or that they hold
-    already: search copies them.
+def _check_memory(layers: Mapping[str, Sequence[Floats32]], n: int, *, held: bool) -> None:
+    """Refuse activations of n samples, of which some came, that take more than a share of the
+    memory that is free, or that they hold already: search copies them.
     """
-    needed = 4 * n * sum(widths.values())
-    if needed <= ALWAYS_FITS:  # asking takes longer than all else about a single sample
-        return
-    free = free_memory()
+    widths = {layer: arrays[0].shape[1] for layer, arrays in layers.items()}
+    needed, free = 4 * n * sum(widths.values()), free_memory()
     if free is None or needed <= SHARE * (free + held * needed):
         return
     layer = max(widths, key=lambda name: widths[name])
