@@ -91,8 +91,6 @@ def put(whole: Observation, rows: slice | Ints, part: Observation) -> None:
     """Copy an observation of some samples to these rows of another."""
     whole.scores[rows], whole.belief[rows] = part.scores, part.belief
     whole.invalid[rows] = part.invalid
-    if whole.unseen is not None:
-        whole.unseen[rows] = np.nan if part.unseen is None else part.unseen
     for layer, values in part.activations.items():
         check_width(layer, values, whole.activations[layer].shape[1])
         whole.activations[layer][rows] = values
@@ -100,13 +98,12 @@ def put(whole: Observation, rows: slice | Ints, part: Observation) -> None:
 
 def silence(observation: Observation, rows: Bools) -> Observation:
     """A copy without any answer for the marked samples; rows: mask of shape (n,)."""
-    mask, layers, unseen = rows[:, None], observation.activations, observation.unseen
+    mask, layers = rows[:, None], observation.activations
     return Observation(
         np.where(mask, np.nan, observation.scores),
         np.where(rows, NO_BELIEF, observation.belief),
         {layer: np.where(mask, np.float32(0), layers[layer]) for layer in layers},
         rows | observation.invalid,
-        None if unseen is None else np.where(rows, np.nan, unseen),
     )
 
 
