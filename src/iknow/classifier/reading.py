@@ -78,9 +78,14 @@ def check_features(
 
     layers: those in use; None to record.
     """
-    before, table = getattr(classifier, "feature_names_in_", None), as_pandas(X)
-    if layers is not None and before is not None and hasattr(table, "columns"):
-        is_same = list(table.columns) == before.tolist()  # scikit-learn takes ten times as long
+    before = getattr(classifier, "feature_names_in_", None)
+    is_array = isinstance(X, np.ndarray)
+    table = X if is_array else as_pandas(X)
+    if layers is not None:  # scikit-learn takes ten times as long to see that nothing changed
+        if before is None:
+            is_same = is_array and X.shape[1:] == (classifier.n_features_in_,)
+        else:
+            is_same = hasattr(table, "columns") and list(table.columns) == before.tolist()
         if is_same:
             return
     try:

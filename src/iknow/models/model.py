@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal
@@ -251,14 +251,12 @@ def mark_invalid(observation: Observation) -> Observation:
     return replace(observation, activations=layers, invalid=bad)
 
 
-def check_layers(layers: Iterable[str], available: Iterable[str], model: str) -> None:
+def check_layers(layers: Collection[str], available: Iterable[str], model: str) -> None:
     """Refuse layers that the model does not have."""
     names = list(available)
-    if unknown := [layer for layer in layers if layer not in names]:
-        raise LayerError(
-            f"{model} has no layer {', '.join(map(repr, unknown))}: "
-            f"it has {', '.join(map(repr, names))}"
-        )
+    if not set(layers).issubset(names):
+        unknown = ", ".join(repr(layer) for layer in layers if layer not in names)
+        raise LayerError(f"{model} has no layer {unknown}: it has {', '.join(map(repr, names))}")
 
 
 def observe_inputs(
