@@ -33,10 +33,9 @@ from iknow.models.inputs import (
 )
 from iknow.models.labels import as_labels, as_vector, check_count
 from iknow.models.numbers import OBJECTS
-from iknow.models.stored_inputs import keep_rows
+from iknow.models.probe import MOST_ROWS, keep_rows
 
 LABELS = ("labels", "label")  # in a batch that is a dict
-MOST_ROWS = 32  # inputs to keep of a loader, to recognize the model by
 
 
 @dataclass(eq=False)
