@@ -353,7 +353,7 @@ def test_a_frame_of_all_kinds_of_columns_comes_back_as_it_was(tmp_path):
 
 
 def test_a_frame_with_numbers_for_names_comes_back():
-    from iknow.models.stored_inputs import restore_inputs, store_inputs
+    from iknow.models.probe import restore_inputs, store_inputs
 
     frame = make_frame().reset_index(drop=True)
     record, arrays = store_inputs(frame)

@@ -11,8 +11,7 @@ from torch import nn
 
 from iknow.errors import InputError, LayerError
 from iknow.models.inputs import Fields
-from iknow.models.probe import make_probe
-from iknow.models.stored_inputs import keep_rows, restore_inputs, store_inputs
+from iknow.models.probe import keep_rows, make_probe, restore_inputs, store_inputs
 from iknow.models.torch import TorchModel
 from iknow.testing import ModelContract
 from tests.choosing import level_layers, paper_layers

@@ -22,7 +22,7 @@ shows most changes), and inputs of another dtype than those assessed.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +38,7 @@ from iknow.explain.later import Later
 from iknow.locking import cached_property
 from iknow.metrics.lipschitz import FLOAT32_ROUNDING, ROUND_UP, SMALLEST
 from iknow.metrics.metric import Minkowski, check_promises, lp_norms
-from iknow.models.inputs import Sizes, as_rows, norms
+from iknow.models.inputs import Sizes, as_rows, join_sizes, norms
 from iknow.models.model import Model, Observation, promised_sensitivity
 from iknow.search.layer import LayerIndex
 
@@ -47,9 +47,11 @@ NOT_BOUNDED = (
 )  # fmt: skip  # whatever an unknown model may raise on the way to a bound
 
 
-def movements_later(plan: Plan, sizes: Callable[[], Sizes], seen: Observation) -> Later[Movement]:
-    """How far the points of each layer can move, on request; sizes: finds those of the inputs."""
-    mover = Mover(plan.model, plan.searched, sizes, seen.activations or None, seen.belief)
+def movements_later(
+    plan: Plan, measured: Sequence[Callable[[], Sizes]], seen: Observation
+) -> Later[Movement]:
+    """How far the points of each layer can move, on request; measured: finds sizes of inputs."""
+    mover = Mover(plan.model, plan.searched, measured, seen.activations or None, seen.belief)
     return Later(plan.searched, mover.find, np.arange(len(seen.belief)))
 
 
@@ -57,19 +59,19 @@ def movements_later(plan: Plan, sizes: Callable[[], Sizes], seen: Observation) -
 class Mover:
     """Finds how far the points of n samples can move.
 
-    measure: finds the sizes of the inputs. activations: by layer, of shape (n, n_features); None if
-    not kept. belief: of shape (n,).
+    measured: what finds the sizes of the inputs, batch by batch. activations: by layer, of shape
+    (n, n_features); None if not kept. belief: of shape (n,).
     """
 
     model: Model
     indexes: Mapping[str, LayerIndex]
-    measure: Callable[[], Sizes]
+    measured: Sequence[Callable[[], Sizes]]
     activations: Mapping[str, Floats32] | None
     belief: Ints
 
     @cached_property
     def sizes(self) -> Sizes:
-        return self.measure()
+        return join_sizes(self.measured)
 
     def find(self, layer: str, positions: Ints) -> Movement:
         """How far the points of the samples at these positions can move."""

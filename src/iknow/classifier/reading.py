@@ -17,7 +17,7 @@ from iknow.core.text import names
 from iknow.errors import InputError
 from iknow.metrics.lipschitz_sklearn import unwrap
 from iknow.models import PrecomputedModel
-from iknow.models.adapt import has_base, is_estimator
+from iknow.models.adapt import has_base
 from iknow.models.labels import as_vector, name_positions
 from iknow.models.model import Model
 from iknow.models.numbers import as_pandas
@@ -39,7 +39,7 @@ def read(
 
     layers: those of a fitted classifier; None while it is being fitted, which learns the features.
     """
-    by_columns = is_estimator(classifier.model)
+    by_columns = model.knows_columns
 
     def prepare(inputs: Any) -> Any:
         prepared = model.prepare(inputs)
@@ -78,9 +78,14 @@ def check_features(
 
     layers: those in use; None to record.
     """
-    before, table = getattr(classifier, "feature_names_in_", None), as_pandas(X)
-    if layers is not None and before is not None and hasattr(table, "columns"):
-        is_same = list(table.columns) == before.tolist()  # scikit-learn takes ten times as long
+    before = getattr(classifier, "feature_names_in_", None)
+    is_array = isinstance(X, np.ndarray)
+    table = X if is_array else as_pandas(X)
+    if layers is not None:  # scikit-learn takes ten times as long to see that nothing changed
+        if before is None:
+            is_same = is_array and X.shape[1:] == (classifier.n_features_in_,)
+        else:
+            is_same = hasattr(table, "columns") and list(table.columns) == before.tolist()
         if is_same:
             return
     try:

@@ -28,7 +28,7 @@ OPTIONS = ("pool", "scores", "embed")
 
 class Kind(NamedTuple):
     """A kind of model: its name in errors, how to recognize one, its adapter in `iknow.models`, the
-    options that this takes, and the extra to install for it.
+    options that this takes, and the extra to install.
     """
 
     name: str
@@ -40,10 +40,8 @@ class Kind(NamedTuple):
 
 def has_base(model: Any, name: str, *packages: str) -> bool:
     """Whether a class of this name from one of these packages is among the classes of a model."""
-    return any(
-        base.__name__ == name and base.__module__.partition(".")[0] in packages
-        for base in type(model).__mro__
-    )
+    bases = type(model).__mro__
+    return any(b.__name__ == name and b.__module__.partition(".")[0] in packages for b in bases)
 
 
 def is_torch_module(model: Any) -> bool:
@@ -69,12 +67,21 @@ def is_onnx(model: Any) -> bool:
     return has_base(model, "ModelProto", "onnx")
 
 
+def _is_function(model: Any) -> bool:
+    return callable(model) and not isinstance(model, type) and not hasattr(model, "observe")
+
+
+def _is_model(model: Any) -> bool:
+    return isinstance(model, Model)
+
+
 def _is_a(name: str, *packages: str) -> Callable[[Any], bool]:
     return lambda model: has_base(model, name, *packages)
 
 
 READ = ("pool", "scores")
 KINDS = (
+    Kind("a Model, which reads itself", _is_model, ""),
     # A Keras model on torch is a torch module too.
     Kind("a Keras model", _is_a("Model", "keras"), "keras.KerasModel", READ, "keras"),
     Kind("a torch module", is_torch_module, "torch.TorchModel", READ, "torch"),
@@ -83,12 +90,7 @@ KINDS = (
     Kind("a booster", _is_a("Booster", "xgboost", "lightgbm"), "sklearn.SklearnModel"),
     Kind("a catboost model", is_catboost, "sklearn.SklearnModel"),
     Kind("a scikit-learn classifier", is_estimator, "sklearn.SklearnModel"),
-    Kind(
-        "a function",
-        lambda model: callable(model) and not hasattr(model, "observe"),
-        "function.FunctionModel",
-        ("embed",),
-    ),
+    Kind("a function", _is_function, "function.FunctionModel", ("embed",)),
 )
 """All kinds, in the order in which they are tried."""
 
@@ -117,30 +119,26 @@ def as_model(
         >>> type(as_model(trained)).__name__
         'SklearnModel'
     """
-    kind = None
-    if not isinstance(model, Model | type):
-        kind = next((each for each in KINDS if each.recognizes(model)), None)
-    if kind is None and not isinstance(model, Model):
-        if hasattr(model, "observe") and not isinstance(model, type):
-            raise InputError(
-                f"{type(model).__name__} has a method observe but is no Model: let it inherit from "
-                "iknow.models.Model, which fills in the rest"
-            )
+    given = {"pool": pool, "scores": scores, "embed": embed, "device": device}
+    given = {name: value for name, value in given.items() if value is not None}
+    kind = next((each for each in KINDS if each.recognizes(model)), None)
+    if kind is None and hasattr(model, "observe") and not isinstance(model, type):
+        raise InputError(
+            f"{type(model).__name__} has a method observe but is no Model: let it inherit from "
+            "iknow.models.Model, which fills in the rest"
+        )
+    if kind is None:
         raise InputError(
             "a model must be a torch.nn.Module, a Keras model, a scikit-learn, xgboost, lightgbm "
             "or catboost classifier, the path of an .onnx file, a function that returns scores, or "
             "an iknow Model (iknow.models.PrecomputedModel takes the outputs of any other "
             f"framework); got {shown(model)} of type {type(model).__name__}"
         )
-    takes = () if kind is None else kind.takes
-    given = {"pool": pool, "scores": scores, "embed": embed, "device": device}
-    given = {name: value for name, value in given.items() if value is not None}
-    if refused := [name for name in OPTIONS if name in given and name not in takes]:
-        what = "a Model, which reads itself" if kind is None else kind.name
-        raise InputError(f"{refused[0]}= says nothing about {what}: leave it out")
-    if kind is None:
-        own: Model = model
-        return own
+    if refused := [name for name in OPTIONS if name in given and name not in kind.takes]:
+        raise InputError(f"{refused[0]}= says nothing about {kind.name}: leave it out")
+    found: Model = model
+    if isinstance(model, Model):
+        return found
     module, _, name = kind.adapter.partition(".")
     try:
         with unforked():  # only users of a framework load it
@@ -149,8 +147,8 @@ def as_model(
         if kind.extra is None:
             raise
         raise MissingExtraError(f"reading {kind.name}", kind.extra) from error
-    found: Model = adapter(model, **{name: given[name] for name in takes if name in given})
-    found.source = model
+    found = adapter(model, **{name: given[name] for name in kind.takes if name in given})
+    found.source, found.knows_columns = model, is_estimator(model)
     found.options = {name: given[name] for name in OPTIONS if name in given}
     return found
 

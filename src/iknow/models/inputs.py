@@ -84,8 +84,10 @@ def as_fields(arrays: Mapping[str, Any]) -> Fields:
 
 def count_samples(inputs: Any) -> int:
     try:
-        return int(inputs.shape[0]) if is_sparse(inputs) else len(inputs)
+        return len(inputs)
     except TypeError:
+        if is_sparse(inputs):
+            return int(inputs.shape[0])
         got = shown(inputs)
         raise InputError(f"inputs must hold samples along their first axis; got {got}") from None
 
@@ -107,6 +109,9 @@ def cut_batches(inputs: Any, size: int | None = None) -> list[Any]:
     n = count_samples(inputs)
     if n == 0:
         raise InputError("X holds no samples")
+    numbers = isinstance(inputs, np.ndarray) and inputs.dtype.kind in NUMERIC_KINDS
+    if size is None and numbers and n <= LARGEST_BATCH and inputs.nbytes <= BYTES_PER_BATCH // 2:
+        return [inputs]  # for sure: half as large as a batch may be
     size = affordable_batch_size(inputs) if size is None else size
     size = as_whole(size, "batch_size", "be a whole number >= 1", lambda whole: whole >= 1)
     return [take_rows(inputs, slice(start, start + size)) for start in range(0, n, size)]
@@ -116,13 +121,12 @@ def affordable_batch_size(inputs: Any) -> int:
     """How many samples fit in the memory for a batch, at least 1."""
     is_frame = hasattr(inputs, "iloc")
     dtypes = inputs.dtypes if is_frame and inputs.ndim == 2 else [getattr(inputs, "dtype", None)]
-    if any(map(is_text, dtypes)):
-        return BATCH_OF_UNKNOWN_SIZE
+    n_bytes = getattr(inputs, "nbytes", None)
     if is_sparse(inputs):  # as if dense, because the layers are
         n_bytes = np.dtype(np.float32).itemsize * math.prod(inputs.shape)
     elif is_frame:
         n_bytes = np.sum(inputs.memory_usage(index=False))
-    elif (n_bytes := getattr(inputs, "nbytes", None)) is None:
+    if n_bytes is None or any(map(is_text, dtypes)):
         return BATCH_OF_UNKNOWN_SIZE
     per_sample = max(1.0, n_bytes / max(1, count_samples(inputs)))
     return max(1, min(LARGEST_BATCH, int(BYTES_PER_BATCH / per_sample)))
@@ -141,8 +145,8 @@ def measure(inputs: Any) -> Sizes:
     shape, dtype, few, lengths = tuple(getattr(inputs, "shape", ())[1:]), None, None, None
     if hasattr(inputs, "detach"):
         few = inputs[:PROBES].detach().clone()
-        odd = inputs.is_complex() or inputs.is_sparse or inputs.is_quantized
-        lengths = None if odd else norms(inputs)
+        is_odd = inputs.is_complex() or inputs.is_sparse or inputs.is_quantized
+        lengths = None if is_odd else norms(inputs)
     elif isinstance(inputs, np.ndarray) or hasattr(inputs, "iloc"):
         few = take_rows(inputs, slice(PROBES)).copy()
         dtype = np.asarray(take_rows(few, slice(0))).dtype

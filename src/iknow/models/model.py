@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal
@@ -43,33 +43,12 @@ Role = Literal["input", "table", "middle", "hidden", "output", "leaves"]
 
 
 @dataclass(frozen=True)
-class Column:
-    """A column of a table.
-
-    Attributes:
-        name: Its name.
-        kind: Whether it holds numbers or categories.
-        known: The categories seen in training.
-
-    Examples:
-        >>> Column("city", "category", known=("Bern", "Rome")).known
-        ('Bern', 'Rome')
-    """
-
-    name: str
-    kind: Literal["number", "category"]
-    known: tuple[Any, ...] = ()
-
-
-@dataclass(frozen=True)
 class Layer:
     """A layer of a model, and what it is to the model.
 
     Attributes:
         name: By which `observe` knows it.
         role: "input", "table", "middle", "hidden", "output" or "leaves".
-        pool: How its activations become one vector per sample, if that is not the model's own way.
-        columns: Those of a table.
 
     Examples:
         >>> Layer("fc2", "hidden").role
@@ -78,8 +57,6 @@ class Layer:
 
     name: str
     role: Role
-    pool: str | None = None
-    columns: tuple[Column, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,15 +68,12 @@ class Observation:
         belief: The position of the believed class, of shape (n,); `NO_BELIEF`, -1, for none.
         activations: By layer, of shape (n, n_features); 0 for invalid inputs.
         invalid: Mask of shape (n,) of the inputs without a belief or with non-finite activations.
-        unseen: The share of categories or words that training never saw, of shape (n,); None if the
-            model does not know.
     """
 
     scores: Floats
     belief: Ints
     activations: Mapping[str, Floats32]
     invalid: Bools
-    unseen: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -111,8 +85,7 @@ class Observation:
 
     def __getitem__(self, rows: Any) -> Observation:
         layers = {layer: values[rows] for layer, values in self.activations.items()}
-        unseen = None if self.unseen is None else self.unseen[rows]
-        return Observation(self.scores[rows], self.belief[rows], layers, self.invalid[rows], unseen)
+        return Observation(self.scores[rows], self.belief[rows], layers, self.invalid[rows])
 
 
 class Model(ABC):
@@ -139,6 +112,8 @@ class Model(ABC):
     """What `as_model` was given."""
     options: Mapping[str, Any] = MappingProxyType({})
     """How `as_model` was told to read it: `pool`, `scores` and `embed`, those that were given."""
+    knows_columns = False
+    """Whether it is a scikit-learn classifier, which knows the number and names of its features."""
 
     @property
     def classes(self) -> Labels | None:
@@ -217,7 +192,9 @@ def make_observation(
         )
     believed = find_belief(table) if belief is None else as_belief(belief, table)
     bad = (believed == NO_BELIEF) | (False if invalid is None else invalid)
-    layers = {k: as_activations(v, k, len(table)) for k, v in activations.items()}
+    layers = {}
+    for layer, values in activations.items():
+        layers[layer] = as_activations(values, layer, len(table))
     return mark_invalid(Observation(table, believed, layers, bad))
 
 
@@ -274,14 +251,12 @@ def mark_invalid(observation: Observation) -> Observation:
     return replace(observation, activations=layers, invalid=bad)
 
 
-def check_layers(layers: Iterable[str], available: Iterable[str], model: str) -> None:
+def check_layers(layers: Collection[str], available: Iterable[str], model: str) -> None:
     """Refuse layers that the model does not have."""
     names = list(available)
-    if unknown := [layer for layer in layers if layer not in names]:
-        raise LayerError(
-            f"{model} has no layer {', '.join(map(repr, unknown))}: "
-            f"it has {', '.join(map(repr, names))}"
-        )
+    if not set(layers).issubset(names):
+        unknown = ", ".join(repr(layer) for layer in layers if layer not in names)
+        raise LayerError(f"{model} has no layer {unknown}: it has {', '.join(map(repr, names))}")
 
 
 def observe_inputs(
@@ -323,31 +298,31 @@ def join_whole(parts: Iterable[Observation], n_samples: int | None = None) -> Ob
 
     n_samples: of all, to see at once whether memory suffices; None if nobody knows.
     """
-    rest: list[Observation] = []
+    scores, belief, invalid = [], [], []
     layers: dict[str, list[Floats32]] = {}
     n = 0
     for part in parts:
+        n_features, n = 0, n + len(part.scores)
         for layer, values in part.activations.items():
-            layers.setdefault(layer, []).append(values)
-            check_width(layer, values, layers[layer][0].shape[1])
-        n += len(part)
-        widths = {layer: arrays[0].shape[1] for layer, arrays in layers.items()}
-        if n_samples is None:
-            _check_memory(widths, n, held=True)
-        elif not rest:
-            _check_memory(widths, n_samples)
+            arrays = layers.setdefault(layer, [])
+            if arrays:
+                check_width(layer, values, arrays[0].shape[1])
+            arrays.append(values)
+            n_features += values.shape[1]
+        # Asking how much is free takes longer than all else about a single sample.
+        if 4 * n_features * (n_samples or n) > ALWAYS_FITS and (n_samples is None or not scores):
+            _check_memory(layers, n_samples or n, held=n_samples is None)
         # A copy, because a model may write its next scores into the same array.
-        rest.append(replace(part, scores=part.scores.copy(), activations={}))
+        scores.append(part.scores.copy())
+        belief.append(part.belief)
+        invalid.append(part.invalid)
     if n_samples not in (None, n):
         raise InputError(f"expected observations of {n_samples} samples; got {n}")
-    unseen = [part.unseen for part in rest if part.unseen is not None]
-    return Observation(
-        _stack([part.scores for part in rest], np.float64),
-        _stack([part.belief for part in rest], np.int64),
-        {layer: _stack(layers.pop(layer), np.float32) for layer in list(layers)},
-        _stack([part.invalid for part in rest], np.bool_),
-        _stack(unseen, np.float64) if len(unseen) == len(rest) else None,
-    )
+    whole = {}
+    for layer in list(layers):
+        whole[layer] = _stack(layers.pop(layer), np.float32)
+    bad = _stack(invalid, np.bool_)
+    return Observation(_stack(scores, np.float64), _stack(belief, np.int64), whole, bad)
 
 
 def _stack(arrays: list[Any], dtype: type[np.generic]) -> Any:
@@ -364,14 +339,12 @@ def check_width(layer: str, values: Floats32, width: int) -> None:
         )
 
 
-def _check_memory(widths: Mapping[str, int], n: int, *, held: bool = False) -> None:
-    """Refuse activations that take more than a share of the memory that is free, or that they hold
-    already: search copies them.
+def _check_memory(layers: Mapping[str, Sequence[Floats32]], n: int, *, held: bool) -> None:
+    """Refuse activations of n samples, of which some came, that take more than a share of the
+    memory that is free, or that they hold already: search copies them.
     """
-    needed = 4 * n * sum(widths.values())
-    if needed <= ALWAYS_FITS:  # asking takes longer than all else about a single sample
-        return
-    free = free_memory()
+    widths = {layer: arrays[0].shape[1] for layer, arrays in layers.items()}
+    needed, free = 4 * n * sum(widths.values()), free_memory()
     if free is None or needed <= SHARE * (free + held * needed):
         return
     layer = max(widths, key=lambda name: widths[name])

@@ -93,6 +93,8 @@ def as_dense(inputs: Any) -> Any:
     whose rows can be taken; texts, dicts and lists of words as an array of shape (n,); anything
     else as an array of shape (n, ...). The only one of columns by name stands for itself.
     """
+    if type(inputs) is np.ndarray and inputs.dtype in COMMON and inputs.ndim > 1:
+        return inputs
     if is_sparse(inputs) and inputs.ndim == 2:  # first, as one format of them is a dict
         return inputs.tocsr()
     if isinstance(inputs, Mapping) and len(inputs) == 1:

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from iknow.core.arrays import Bools, Ints
 from iknow.core.codes import NO_BELIEF
@@ -63,17 +62,22 @@ def observe_apart(
         # as they would among ordinary samples.
         rows = np.where(ordinary, np.arange(len(kinds)), ordinary.argmax())
         answers = silence(ask(take_rows(batch, rows), layers), ~ordinary)
+    parts = []
     for kind in np.unique(kinds[~ordinary]):
         rows = np.flatnonzero(kinds == kind)
-        part = _ask_what_it_takes(ask, take_rows(batch, rows), layers)
-        if part is None:
-            continue  # no answer
-        if answers is None:
-            has_layers = len(part.activations) == len(layers)
-            like = part[np.zeros_like(kinds)] if has_layers else ask(substitute(), layers)
-            answers = silence(like, ~ordinary)
-        put(answers, rows, part)
-    return silence(ask(substitute(), layers), ~ordinary) if answers is None else answers
+        if (part := _ask_what_it_takes(ask, take_rows(batch, rows), layers)) is not None:
+            parts.append((rows, part))
+    if answers is None:
+        like = next((part for _, part in parts if len(part.activations) == len(layers)), None)
+        like = ask(substitute(), layers) if like is None else like[np.zeros_like(kinds)]
+        answers = silence(like, ~ordinary)
+    for rows, part in parts:
+        answers.scores[rows], answers.belief[rows] = part.scores, part.belief
+        answers.invalid[rows] = part.invalid
+        for layer, values in part.activations.items():
+            check_width(layer, values, answers.activations[layer].shape[1])
+            answers.activations[layer][rows] = values
+    return answers
 
 
 def _ask_what_it_takes(ask: Ask, part: Any, layers: Sequence[str]) -> Observation | None:
@@ -87,58 +91,44 @@ def _ask_what_it_takes(ask: Ask, part: Any, layers: Sequence[str]) -> Observatio
     return None
 
 
-def put(whole: Observation, rows: slice | Ints, part: Observation) -> None:
-    """Copy an observation of some samples to these rows of another."""
-    whole.scores[rows], whole.belief[rows] = part.scores, part.belief
-    whole.invalid[rows] = part.invalid
-    if whole.unseen is not None:
-        whole.unseen[rows] = np.nan if part.unseen is None else part.unseen
-    for layer, values in part.activations.items():
-        check_width(layer, values, whole.activations[layer].shape[1])
-        whole.activations[layer][rows] = values
-
-
 def silence(observation: Observation, rows: Bools) -> Observation:
     """A copy without any answer for the marked samples; rows: mask of shape (n,)."""
-    mask, layers, unseen = rows[:, None], observation.activations, observation.unseen
+    mask, layers = rows[:, None], observation.activations
     return Observation(
         np.where(mask, np.nan, observation.scores),
         np.where(rows, NO_BELIEF, observation.belief),
         {layer: np.where(mask, np.float32(0), layers[layer]) for layer in layers},
         rows | observation.invalid,
-        None if unseen is None else np.where(rows, np.nan, unseen),
     )
 
 
 def find_kinds(batch: Any) -> Ints:
     """Group samples with the same kinds of strange values in the same places, of shape (n,)."""
     kinds = np.zeros(count_samples(batch), dtype=np.int64)
-    marks = _mark(batch)
-    if marks is None or not len(kinds):
+    if is_sparse(batch):
+        rows = np.unique(batch.tocoo().row[_mark_array(batch.data) != ORDINARY])
+        marks = _mark_array(batch[rows].toarray())
+    elif not len(kinds) or (marks := _mark(batch)) is None:
         return kinds
-    marks = marks if is_sparse(marks) else marks.reshape(len(kinds), -1)
-    strange = np.diff(marks.indptr) > 0 if is_sparse(marks) else marks.any(axis=1)
-    if strange.any():
-        few = marks[strange].toarray() if is_sparse(marks) else marks[strange]
-        kinds[strange] = 1 + np.unique(few, axis=0, return_inverse=True)[1].ravel()
+    else:
+        marks = marks.reshape(len(kinds), -1)
+        rows = np.flatnonzero(marks.any(axis=1))
+        marks = marks[rows]
+    if len(rows):
+        kinds[rows] = 1 + np.unique(marks, axis=0, return_inverse=True)[1].ravel()
     return kinds
 
 
 def _mark(batch: Any) -> Any:
-    """The kind of each value, in an array or a sparse matrix like the batch; None if unknown."""
-    if is_sparse(batch):
-        parts = _mark_array(batch.data), batch.indices, batch.indptr
-        marks: Any = csr_array(parts, shape=batch.shape, copy=True)
-        marks.eliminate_zeros()  # in place, and the batch is the user's
-        return marks
-    if hasattr(batch, "iloc"):
-        marks = np.where(batch.isna().to_numpy(), MISSING, ORDINARY).astype(np.uint8)
-        if batch.ndim == 2:
-            numeric = np.flatnonzero([is_number(dtype) for dtype in batch.dtypes])
-            numbers = batch.iloc[:, numeric].to_numpy(dtype=np.float64, na_value=np.nan)
-            marks[:, numeric] = _mark_array(numbers)
-        return marks
-    return _mark_array(batch) if isinstance(batch, np.ndarray) else None
+    """The kind of each value, in an array like the batch, which is not sparse; None if unknown."""
+    if not hasattr(batch, "iloc"):
+        return _mark_array(batch) if isinstance(batch, np.ndarray) else None
+    marks = np.where(batch.isna().to_numpy(), MISSING, ORDINARY).astype(np.uint8)
+    if batch.ndim == 2:
+        numeric = np.flatnonzero([is_number(dtype) for dtype in batch.dtypes])
+        numbers = batch.iloc[:, numeric].to_numpy(dtype=np.float64, na_value=np.nan)
+        marks[:, numeric] = _mark_array(numbers)
+    return marks
 
 
 def _mark_array(values: NDArray[Any]) -> NDArray[np.uint8]:
@@ -161,18 +151,15 @@ def _fill(batch: Any) -> Any:
     if is_sparse(batch):
         filled.data[_mark_array(batch.data) != ORDINARY] = 0
         return filled
-    strange = _mark(batch) != ORDINARY
+    if not isinstance(batch, np.ndarray) and batch.ndim == 1:
+        return _fill(batch.to_frame()).iloc[:, 0]
+    good = _mark(batch) == ORDINARY
     if isinstance(batch, np.ndarray):
-        filled[strange] = "" if batch.ndim == 1 and is_text(batch.dtype) else 0
-    elif batch.ndim == 1:
-        return _fill_column(batch, ~strange)
-    else:
-        for j in np.flatnonzero(strange.any(axis=0)):
-            filled.isetitem(j, _fill_column(batch.iloc[:, j], ~strange[:, j]))
+        filled[~good] = "" if batch.ndim == 1 and is_text(batch.dtype) else 0
+        return filled
+    for j in np.flatnonzero(~good.all(axis=0)):
+        column, kept = batch.iloc[:, j], good[:, j]
+        is_plain = is_number(column.dtype) and column.dtype.kind != "b"
+        nothing = 0 if is_plain else "" if is_text(column.dtype) else None
+        filled.isetitem(j, column.where(kept, next(iter(column[kept]), nothing)))
     return filled
-
-
-def _fill_column(column: Any, good: NDArray[np.bool_]) -> Any:
-    if is_number(column.dtype) and column.dtype.kind != "b":
-        return column.where(good, 0)
-    return column.where(good, next(iter(column[good]), "" if is_text(column.dtype) else None))

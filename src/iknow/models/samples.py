@@ -14,8 +14,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import chain
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -30,15 +29,13 @@ from iknow.models.inputs import (
     choose_rows,
     count_samples,
     cut_batches,
-    join_sizes,
     measure_later,
 )
 from iknow.models.labels import as_labels, as_vector, check_count
 from iknow.models.numbers import OBJECTS
-from iknow.models.stored_inputs import keep_rows
+from iknow.models.probe import MOST_ROWS, keep_rows
 
 LABELS = ("labels", "label")  # in a batch that is a dict
-MOST_ROWS = 32  # inputs to keep of a loader, to recognize the model by
 
 
 @dataclass(eq=False)
@@ -49,7 +46,8 @@ class Samples:
     them, if they are at hand. given: the labels that the user passed beside the samples, if any.
     n_batches, n_samples, n_expected: how many, and about how many samples; None while nobody knows.
     richest: of a loader read so far, a few inputs from the batch with the most classes, and their
-    labels and positions; None if such inputs cannot be copied.
+    labels and positions; None if such inputs cannot be copied. sizes: what finds those of the
+    inputs, of one batch after another, if they were read with `measuring`; see `join_sizes`.
     """
 
     batches: Iterator[tuple[Any, Any]]
@@ -59,8 +57,8 @@ class Samples:
     n_samples: int | None = None
     n_expected: int | None = None
     richest: tuple[Any, Labels, Ints] | None = None
+    sizes: list[Callable[[], Sizes]] = field(default_factory=list)
     _came: list[Labels] = field(default_factory=list)
-    _sizes: list[Callable[[], Sizes]] = field(default_factory=list)
     _n_read: int = 0
     _most_classes: int = 0
 
@@ -80,7 +78,7 @@ class Samples:
     def read(self, *, measuring: bool = False) -> Iterator[Any]:
         """The inputs of each batch; labels, and sizes if wanted, are kept before a model runs."""
         if measuring and self.inputs is not None:
-            self._sizes.append(measure_later(self.inputs))
+            self.sizes.append(measure_later(self.inputs))
         for inputs, labels in self.batches:
             n, start = count_samples(inputs), self._n_read
             self._n_read += n
@@ -93,7 +91,7 @@ class Samples:
                 raise InputError(f"the samples from {start} on have no labels, those before do")
             if self.inputs is None:
                 if measuring:
-                    self._sizes.append(measure_later(inputs))
+                    self.sizes.append(measure_later(inputs))
                 known = self._came[-1:] if self.given is None else [self.given[start:][:n]]
                 if known and len(known[0]) == n:
                     self._keep_richest(inputs, known[0], start)
@@ -127,11 +125,6 @@ class Samples:
             raise InputError(f"the batches have no labels: {advice}")
         return check_count(labels, self._n_read)
 
-    @property
-    def sizes(self) -> Callable[[], Sizes]:
-        """What finds the sizes of all inputs, after they were read with `measuring`."""
-        return partial(join_sizes, self._sizes)
-
 
 def as_samples(
     X: Any, y: Any, prepare: Callable[[Any], Any], batch_size: int | None, *, takes_pairs: bool
@@ -140,12 +133,11 @@ def as_samples(
 
     takes_pairs: whether (scores, {layer: activations}) are inputs.
     """
-    if not is_loader(X):
+    if isinstance(X, np.ndarray) or not is_loader(X):
         inputs = prepare(X)
-        n = count_samples(inputs)
-        cut = cut_batches(inputs, batch_size)
+        n, cut = count_samples(inputs), cut_batches(inputs, batch_size)
         given = None if y is None else as_labels(y, n, "y")
-        return Samples(((batch, None) for batch in cut), inputs, given, len(cut), n, n)
+        return Samples(zip(cut, repeat(None)), inputs, given, len(cut), n, n)
     batches, n_batches, n_expected = _open_loader(X, batch_size)
 
     def read() -> Iterator[tuple[Any, Any]]:
@@ -179,8 +171,6 @@ def _has_gaps(batch: Any) -> bool:
 
 def is_loader(data: Any) -> bool:
     """Whether data comes in batches, and not at hand as an array does."""
-    if isinstance(data, np.ndarray):
-        return False
     known = ("DataLoader", "Dataset", "IterableDataset")  # though they give samples by position
     is_known = any(has_base(data, name, "torch", "datasets") for name in known)
     if is_known or isinstance(data, Iterator):
