@@ -71,16 +71,12 @@ class OnnxModel(Network):
     ) -> None:
         super().__init__(pool, scores)
         self._file = read_file(model)
-        self._graph = self._file.graph
+        self._graph, self._name = self._file.graph, self._file.name
         places = self._locate(only or ())
         self.pooling.check_names((INPUT, OUTPUT, *self.tensors), self._name)
         self._roles = find_roles(self._graph, self.scores, self._name)
         reads = None if only is None else [*places.values(), self._roles.scores or ""]
         self._session = Session(self._file, device, reads)
-
-    @property
-    def _name(self) -> str:
-        return self._file.name
 
     @property
     def tensors(self) -> tuple[str, ...]:
