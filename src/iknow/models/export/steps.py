@@ -23,9 +23,15 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 from iknow.core.text import shown
 from iknow.errors import ExportError
-from iknow.models.export.foreign import convert_transformer
 from iknow.models.export.graph import TEXT, Tensor
-from iknow.models.export.sklearn import Answer, Part, Value, classify, follow
+from iknow.models.export.sklearn import (
+    Answer,
+    Part,
+    Value,
+    classify,
+    convert_transformer,
+    follow,
+)
 from iknow.models.numbers import is_missing, is_sparse
 
 
