@@ -92,8 +92,8 @@ LOCALE = "C.UTF-8"  # lower case without a language that a machine may lack
 # skl2onnx would take the letters of English alone.
 WORDS, SAME_WORDS = r"(?u)\b\w\w+\b", r"[\p{L}\p{N}_]{2,}"
 
-Value = Tensor | Mapping[str, Tensor]
-"""What enters a part: one tensor, or the columns of a data frame by name, each of shape (n, 1)."""
+Value = Tensor | list[Tensor]
+"""What enters a part: one tensor, or the columns of a data frame, each of shape (n, 1)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,21 +123,34 @@ class Part:
     def columns(self) -> list[Tensor]:
         """The columns that enter, each of shape (n, 1)."""
         if not isinstance(self.value, Tensor):
-            return list(self.value.values())
+            return self.value
         return [self.b.columns(self.value, [i]) for i in range(self.value.width or 0)]
+
+    def select(self, which: Any, is_one: bool = False) -> Part:
+        """Return the part with some columns; one named by itself is an array of one axis."""
+        sample, value = self.sample, self.value
+        rows = sample.iloc[:, which] if hasattr(sample, "iloc") else sample[:, which]
+        if isinstance(value, Tensor):
+            value = self.b.columns(value, which)
+        else:
+            value = [value[i] for i in which]
+        if is_one:
+            rows = rows.iloc[:, 0] if hasattr(rows, "iloc") else rows[:, 0]
+            value = self.b.flat(replace(self, value=value).columns[0])
+        return replace(self, value=value, sample=rows)
 
     @property
     def tensor(self) -> Tensor:
         """All columns side by side."""
         if isinstance(self.value, Tensor):
             return self.value
-        text = [name for name, each in self.value.items() if each.kind == TEXT]
+        text = [each.name for each in self.value if each.kind == TEXT]
         if 0 < len(text) < len(self.value):
             raise ExportError(
                 f"ONNX cannot put text ({shown(text[0])}) and numbers into one table: encode the "
                 "text in a ColumnTransformer"
             )
-        return self.b.concat(list(self.value.values()))
+        return self.b.concat(self.value)
 
     @property
     def numbers(self) -> Tensor:
@@ -171,7 +184,7 @@ def follow(part: Part, steps: Iterable[Any]) -> Part:
     for step in steps:
         part = part.of(step)
         if not (step is None or isinstance(step, str)):  # "passthrough"
-            value = _lower(part, TRANSFORMERS, "convert_transformer")
+            value = _lower(part, TRANSFORMERS, "convert_step")
             part = replace(part, value=value, sample=step.transform(own_copy(part.sample)))
     return part
 
@@ -228,7 +241,7 @@ def _numbers(part: Part) -> Tensor:
     if isinstance(part.value, Tensor):
         x = part.numbers
     else:
-        pairs = zip(part.value.values(), part.sample.dtypes, strict=True)
+        pairs = zip(part.value, part.sample.dtypes, strict=True)
         x = b.concat([each for each, dtype in pairs if is_number(dtype)])
     gaps = b.op("IsNaN", x)
     return b.concat([b.where(gaps, 0.0, x), b.cast(gaps, "float64")])
@@ -248,47 +261,43 @@ def _declare(b: Builder, inputs: Any) -> Value:
                 "the columns of a data frame become inputs by name: each must have a text of its "
                 f"own as its name; got {shown(names[:10])}"
             )
-        kinds = {name: _kind_of(inputs[name]) for name in names}
-        for name in (name for name in names if kinds[name] is None):
-            raise ExportError(
-                f"a column of ONNX holds numbers or text; {shown(name)} has dtype "
-                f"{inputs[name].dtype}: convert it before the model"
-            )
-        return {name: b.input(name, str(kinds[name]), 1) for name in names}
+        return [b.input(name, _kind_of(inputs[name], shown(name)), 1) for name in names]
     if is_sparse(inputs):
         return b.input(X, "float64", int(inputs.shape[1]))
     values = np.asarray(inputs)
-    kind = _kind_of(values.ravel())
-    if kind is None or values.ndim > 2:
-        raise ExportError(
-            f"ONNX takes texts, or tables of numbers; got inputs of dtype {values.dtype} and shape "
-            f"{values.shape}: pass a data frame, whose columns may be of different kinds"
-        )
-    return b.input(X, kind, None if values.ndim == 1 else int(values.shape[1]))
+    return b.input(X, _kind_of(values, X), None if values.ndim == 1 else int(values.shape[1]))
 
 
-def _kind_of(values: Any) -> str | None:
-    """What an array or a column holds, missing values aside; None if neither numbers nor text."""
+def _kind_of(values: Any, name: str) -> str:
+    """What an array or a column holds, missing values aside."""
     labels = getattr(values.dtype, "categories", values)
-    if labels is values and getattr(values.dtype, "kind", "O") in "fiub":
-        return "float64"
-    present = [each for each in labels.tolist() if not is_missing(each)]
-    kinds: dict[str, Any] = {TEXT: str, "float64": (int, float)}
-    return next((k for k in kinds if all(isinstance(v, kinds[k]) for v in present)), None)
+    if values.ndim < 3:
+        if labels is values and getattr(values.dtype, "kind", "O") in "fiub":
+            return "float64"
+        listed = labels.ravel() if isinstance(labels, np.ndarray) else labels
+        present = [each for each in listed.tolist() if not is_missing(each)]
+        kinds: tuple[tuple[str, Any], ...] = ((TEXT, str), ("float64", (int, float)))
+        for kind, types in kinds:
+            if all(isinstance(each, types) for each in present):
+                return kind
+    raise ExportError(
+        f"ONNX takes texts, or tables of numbers; {name} has dtype {values.dtype} and shape "
+        f"{values.shape}: convert it before the model, or pass a data frame, whose columns may be "
+        "of different kinds"
+    )
 
 
 def _refuse(part: Part, alike: bool) -> None:
     """Refuse strange numbers in columns where a part does; alike: asking about all is enough."""
-    b, is_table = part.b, isinstance(part.value, Tensor)
-    tensors = [part.tensor] * (part.tensor.width or 0) if is_table else part.columns
+    b, value = part.b, part.value
+    tensors = [value] * (value.width or 0) if isinstance(value, Tensor) else value
     columns = np.flatnonzero([each.kind != TEXT for each in tensors])
     row = take_rows(part.sample, slice(0, 1))
     for strange in STRANGE if len(columns) else ():
         if not _refuses(part.estimator, row, columns, strange):
             continue
         found = [] if alike else [i for i in columns if _refuses(part.estimator, row, [i], strange)]
-        which = np.array(found or columns)
-        x = b.columns(part.tensor, which) if is_table else b.concat([tensors[i] for i in which])
+        x = part.select(np.array(found or columns)).tensor
         if strange == LARGE:
             size = b.op("Abs", x)
             met = b.op("And", b.op("GreaterOrEqual", size, TOO_LARGE), b.op("Less", size, np.inf))
@@ -321,7 +330,7 @@ def _refuses(model: Any, row: Any, columns: Any, strange: float) -> bool:
     return False
 
 
-def convert_transformer(part: Part) -> Tensor:
+def convert_step(part: Part) -> Tensor:
     if getattr(part.estimator, "analyzer", "word") != "word":
         raise ExportError(
             f"{type(part.estimator).__name__} with an analyzer other than 'word' cannot become "
