@@ -422,9 +422,6 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             neighborhoods=plan.rules,
             invalid=found.observation.invalid,
             knowable=None if selection is None else selection.knowable,
-            found=None
-            if found.decisions is None
-            else {k: v.support for k, v in found.decisions.items()},
             decisions=found.decisions,
             movements=movements_later(plan.model, indexes, samples.sizes, found),
             levels=None if selection is None else selection.levels,

@@ -53,7 +53,7 @@ def movements_later(
     """How far the points of each layer can move, on request; sizes: finds those of the inputs."""
     seen = found.observation
     mover = Mover(model, indexes, sizes, seen.activations or None, seen.belief)
-    return Later(indexes, mover.find, np.arange(len(seen)))
+    return Later(tuple(indexes), mover.find, np.arange(len(seen)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -141,7 +141,7 @@ def find(
             found = [indexes[layer].gather(queries[part], k, per_class) for part in parts or [rows]]
         return discard_evidence(stack_evidence(found), observation.invalid[rows])
 
-    later = Later(indexes, gather, np.arange(len(observation)))
+    later = Later(tuple(indexes), gather, np.arange(len(observation)))
     return Findings(observation, later, decisions)
 
 
