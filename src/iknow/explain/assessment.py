@@ -13,10 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from iknow.cards import bar, card, heading, legend, paragraphs, table, text
 from iknow.core.arrays import Bools, Floats, Ints, Labels
 from iknow.core.assertion import (
     Assertion,
     Assertions,
+    Reason,
     Reasons,
     find_reasons,
     make_assertions,
@@ -35,7 +37,7 @@ from iknow.core.support import find_support, justify
 from iknow.core.text import NO_NUMBERS, as_whole, names, shown
 from iknow.errors import InputError
 from iknow.explain.answers import Answers, labels_of
-from iknow.explain.explanation import Explanation, explain_sample
+from iknow.explain.explanation import Explanation, explain_layer, picture_at
 from iknow.explain.later import about
 from iknow.explain.picture import Renderer
 from iknow.locking import cached_property
@@ -379,9 +381,17 @@ class Assessment:
         return self.answers.to_frame()
 
     def _repr_html_(self) -> str:
-        from iknow.explain.html import assessment_to_html  # markup is for notebooks alone
-
-        return assessment_to_html(self)
+        counts = {a: int((self.assertion == a).sum()) for a in reversed(Assertion)}
+        reasons = {reason: int((self.reason == reason).sum()) for reason in Reason}
+        given = ", ".join(f"{reason.name.lower()} {n:,}" for reason, n in reasons.items() if n)
+        rules = [(text(layer), text(repr(rule))) for layer, rule in self.neighborhoods.items()]
+        return card(
+            heading("Assessment", f"of {len(self):,} predictions"),
+            bar(counts, len(self)),
+            legend(counts, len(self)),
+            table(("layer", "rule"), rules, margin="12px 0 0"),
+            paragraphs([f"reasons: {given}"] if given else []),
+        )
 
     def explain(
         self, i: int, *, samples: Any = None, training: Any = None, renderer: Renderer | None = None
@@ -401,24 +411,32 @@ class Assessment:
         """
         i = as_whole(i, "i", "be a whole number, the position of a sample")
         one, i = self[i], i % len(self)
-        return explain_sample(one, i, samples=samples, training=training, renderer=renderer)
+        leveled, stability = one.levels is not None and not one.invalid[0], one.stability
+        return Explanation(
+            index=i,
+            belief=one.belief.tolist()[0],
+            assertion=one.assertion[0],
+            reason=one.reason[0],
+            layers=tuple(explain_layer(one, layer, training, renderer) for layer in one.evidence),
+            margin=float(one.margin[0]),
+            stability=(int(stability.at_least[0]), bool(stability.exact[0])),
+            changes=int(stability.changes[0]),
+            level=float(one.level[0]) if leveled else None,
+            weakest=str(one.weakest[0]) if leveled else "",
+            picture=picture_at(samples, i, renderer),
+        )
 
 
 def pick_samples(samples: Any, n: int) -> slice | Ints:
     """Which of n samples are meant: a slice, or positions >= 0 of shape (m,), as numpy would."""
-    if isinstance(samples, slice):
-        try:
-            samples.indices(n)
-        except Exception as error:  # not whole numbers, or a step of 0
-            raise InputError(f"{KINDS}; got {shown(samples)}: {error}") from error
-        return samples
-    if isinstance(samples, Integral) and not isinstance(samples, NO_NUMBERS):
-        _check_within(samples, n)
-        return slice(int(samples) % n, int(samples) % n + 1)
+    is_one = isinstance(samples, Integral) and not isinstance(samples, NO_NUMBERS)
     try:
+        if isinstance(samples, slice):
+            samples.indices(n)  # fails if these are not whole numbers, or the step is 0
+            return samples
         given = np.asarray(None if isinstance(samples, tuple) else samples)  # a[0, 1] is a slip
     except Exception as error:  # ragged lists, or an object that refuses
-        raise InputError(f"{KINDS}; got {shown(samples)}") from error
+        raise InputError(f"{KINDS}; got {shown(samples)}: {error}") from error
     if isinstance(samples, list) and not samples:
         return np.empty(0, dtype=np.int64)
     if given.ndim == 1 and given.dtype == bool:
@@ -427,18 +445,17 @@ def pick_samples(samples: Any, n: int) -> slice | Ints:
                 f"a mask must have a flag for each of the {n} samples; got {len(given)} flags"
             )
         return np.flatnonzero(given)
-    if given.dtype.kind not in "iu" or given.ndim != 1:
+    if not is_one and (given.dtype.kind not in "iu" or given.ndim != 1):
         raise InputError(f"{KINDS}; got {shown(samples)}")
-    for position in (given.min(), given.max()) if len(given) else ():
-        _check_within(position, n)
+    ends = [samples] if is_one else [given.min(), given.max()] if len(given) else []
+    for position in ends:
+        if not -n <= position < n:
+            raise InputError(
+                f"sample {shown(int(position))} does not exist: the assessment holds {n} samples"
+            )
+    if is_one:
+        return slice(int(samples) % n, int(samples) % n + 1)
     return given.astype(np.int64) % max(n, 1)
-
-
-def _check_within(position: Any, n: int) -> None:
-    if not -n <= position < n:
-        raise InputError(
-            f"sample {shown(int(position))} does not exist: the assessment holds {n} samples"
-        )
 
 
 def choose_layers(layers: Any, there: Collection[str]) -> list[str]:
