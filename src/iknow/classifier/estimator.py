@@ -421,7 +421,6 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             neighborhoods=plan.rules,
             invalid=seen.invalid,
             knowable=None if selection is None else selection.knowable,
-            found=None if decisions is None else {k: v.support for k, v in decisions.items()},
             decisions=decisions,
             movements=movements_later(plan, samples.sizes, seen),
             levels=None if selection is None else selection.levels,

@@ -52,7 +52,7 @@ def movements_later(
 ) -> Later[Movement]:
     """How far the points of each layer can move, on request; measured: finds sizes of inputs."""
     mover = Mover(plan.model, plan.searched, measured, seen.activations or None, seen.belief)
-    return Later(plan.searched, mover.find, np.arange(len(seen.belief)))
+    return Later(tuple(plan.searched), mover.find, np.arange(len(seen.belief)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -130,7 +130,8 @@ def find(
         parts = (observation[rows[at : at + QUERIES_AT_ONCE]] for at in starts)
         return search_all(parts, (layer,), gather, None, keeps=False)[1][layer]
 
-    return observation, Later(rules, gather_later, np.arange(len(observation))), decisions
+    later = Later(tuple(rules), gather_later, np.arange(len(observation.belief)))
+    return observation, later, decisions
 
 
 def map_ahead(work: Callable[[Any], Item], items: Iterable[Any]) -> Iterator[Item]:
