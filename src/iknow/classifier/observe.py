@@ -86,8 +86,10 @@ def search_all(
                 found.setdefault(layer, []).append(about)
             yield seen if keeps else replace(seen, activations={})
 
-    whole = join_whole(searched(), n_samples if keeps else None)
-    return whole, {layer: stack_evidence(parts) for layer, parts in found.items()}
+    whole, joined = join_whole(searched(), n_samples if keeps else None), {}
+    for layer, parts in found.items():
+        joined[layer] = parts[0] if len(parts) == 1 else stack_evidence(parts)
+    return whole, joined
 
 
 def find(
