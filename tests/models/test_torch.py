@@ -405,7 +405,7 @@ def test_what_is_changed_in_a_module_after_it_was_read_counts(X):
     layers = ("0", "1", "3.input")
     assert_read_anew()
     net.head = net._modules.pop("3")
-    with pytest.raises(LayerError, match="has no layer '3.input'"):
+    with pytest.raises(LayerError, match="has no layer"):
         model.observe(X, layers)
 
 

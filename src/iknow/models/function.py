@@ -57,8 +57,6 @@ class FunctionModel(Model):
 
     def prepare(self, inputs: Any) -> Any:
         """Return `inputs` as they are, but numbers in a list as an array, a dict as `Fields`."""
-        if isinstance(inputs, Fields):
-            return inputs
         if is_sparse(inputs):  # first, as one format of them is a dict
             return inputs.tocsr()
         if isinstance(inputs, Mapping):
@@ -70,11 +68,10 @@ class FunctionModel(Model):
                 return list(inputs)
             is_numeric = array.dtype.kind in NUMERIC_KINDS and array.ndim > 0
             return as_array(inputs, "X") if is_numeric else list(inputs)
-        copies = hasattr(inputs, "copy") or hasattr(inputs, "clone")
-        has_rows = hasattr(inputs, "__len__") and hasattr(inputs, "__getitem__") and copies
-        if isinstance(inputs, (str, bytes)) or not has_rows:
-            return as_array(inputs, "X")  # or an error that says why it is none
-        return inputs
+        needs = ("__len__", "__getitem__", "clone" if hasattr(inputs, "clone") else "copy")
+        if all(hasattr(inputs, name) for name in needs):
+            return inputs  # `Fields` too
+        return as_array(inputs, "X")  # or an error that says why it is none
 
     def layers(self, batch: Any) -> tuple[Layer, ...]:
         if self.embed is None:

@@ -41,7 +41,6 @@ class Reader:
             next(iter(inputs.values())) if len(inputs) == 1 else inputs,
             (graph_of(model).output, {name: tensor_of(model, name) for name in names}),
         )
-        self.layers = layers
         self.readers = {outer: Reader(own[outer], within) for outer, within in inner.items()}
 
     def __call__(self, given: Any) -> tuple[Any, dict[str, Any]]:
@@ -50,7 +49,7 @@ class Reader:
         for outer, reader in self.readers.items():
             _, deeper = reader(inside[outer + ENTRANCE])
             found |= {f"{outer}.{name}": value for name, value in deeper.items()}
-        return returned, {layer: found[layer] for layer in self.layers}
+        return returned, found
 
 
 def graph_of(model: Any) -> Any:
@@ -196,8 +195,7 @@ class KerasModel(Network):
             raise RefusedError(
                 f"{self._name} failed on a batch of shape {shape}: {error}"
             ) from error
-        raw = find_output(returned, self.scores, len(batch), self._name)
-        found = {}
+        raw, found = find_output(returned, self.scores, len(batch), self._name), {}
         for layer, each in values.items():
             here = inside[layer if layer in inside else layer.removesuffix(ENTRANCE)]
             found[layer] = Read(each, getattr(here, "data_format", None) != "channels_first")

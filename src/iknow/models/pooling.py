@@ -35,19 +35,9 @@ WHOLE = ("input", "output")  # layers that a pool for all leaves as they are
 class Pooling:
     """How to pool each layer, as a user says it.
 
-    Args:
-        pool: "mean", "cls", "last" or a function, for all layers with more than one vector per
-            sample except "input" and "output"; or a mapping by layer, which leaves layers that it
-            does not name as they are; or None.
-
-    Examples:
-        >>> values = np.arange(12.0).reshape(1, 3, 4)
-        >>> Pooling("mean")("block", values)
-        array([[4., 5., 6., 7.]])
-        >>> Pooling({"block": "cls"})("block", values)
-        array([[0., 1., 2., 3.]])
-        >>> Pooling("mean")("block", values, mask=np.array([[1, 1, 0]]))
-        array([[2., 3., 4., 5.]])
+    pool: "mean", "cls", "last" or a function, for all layers with more than one vector per sample
+    except "input" and "output"; or a mapping by layer, which leaves layers that it does not name as
+    they are; or None.
     """
 
     def __init__(self, pool: PoolOption = None) -> None:
@@ -58,11 +48,8 @@ class Pooling:
                     f"mapping of these by layer; got {shown(way)}"
                 )
         self._pool = dict(pool) if isinstance(pool, Mapping) else pool
-
-    @property
-    def is_by_layer(self) -> bool:
+        self.is_by_layer = isinstance(pool, Mapping)
         """Whether each layer has a way of its own, which is used whatever its shape."""
-        return isinstance(self._pool, dict)
 
     def of(self, layer: str) -> Pool | None:
         """The way of a layer; None to leave it as it is."""
@@ -113,15 +100,14 @@ class Pooling:
                 f"{array.shape}{'' if features_last else ', which has channels and no tokens'}: "
                 "use 'mean' or a function of the activations"
             )
-        if not features_last or seen is None or seen.all():
-            seen = None
-        elif array.ndim != 3 or not padded:
+        hides = features_last and seen is not None and not seen.all()
+        if hides and (array.ndim != 3 or not padded):
             raise LayerError(
                 f"layer {layer!r} of shape {array.shape} does not hold the {seen.shape[1]} tokens "
                 "of the attention mask, so its padding is unknown: pool it by a function of the "
                 "activations, or choose another layer"
             )
-        return pool_places(way, array, features_last=features_last, seen=seen)
+        return pool_places(way, array, features_last=features_last, seen=seen if hides else None)
 
 
 def pool_places(way: str, values: Any, *, features_last: bool = True, seen: Any = None) -> Any:

@@ -45,12 +45,6 @@ def find_output(returned: Any, option: ScoresOption, n_samples: int, model: str)
     """The output that holds the scores of n samples, still as the network `returned` it.
 
     option: as the user gave `scores=`; see above. model: its name in errors.
-
-    Examples:
-        >>> find_output({"logits": np.zeros((2, 3)), "state": np.ones((2, 8))}, None, 2, "it").shape
-        (2, 3)
-        >>> find_output((np.zeros((2, 3)), np.ones((2, 8))), 1, 2, "it").shape
-        (2, 8)
     """
     where, how = split(option)
     if callable(where):
@@ -63,15 +57,11 @@ def find_output(returned: Any, option: ScoresOption, n_samples: int, model: str)
             )
         return returned
     outputs = outputs_of(returned)
-    if where is None and how in outputs:
-        where = how  # an output may be called "logit" or "probability"
-    if where is None and USUAL_NAME in outputs:
-        where = USUAL_NAME
+    if where is None:  # an output may be called "logit" or "probability"
+        where = next((name for name in (how, USUAL_NAME) if name in outputs), None)
     if where is None:
         # Not a loss, which is one number, or a state.
-        tables = [
-            v for v in outputs.values() if _is_array(v) and tuple(v.shape)[:1] == (n_samples,)
-        ]
+        tables = [v for v in outputs.values() if _is_array(v) and (*v.shape,)[:1] == (n_samples,)]
         if len(tables) == 1:
             return tables[0]
         if not outputs:
@@ -96,18 +86,11 @@ def as_columns(scores: Any, option: ScoresOption, model: str) -> Any:
     """Scores of shape (n, n_classes), from an array of this shape, (n, 1) or (n,).
 
     A single number per sample becomes two columns, if the user said what it means.
-
-    Examples:
-        >>> as_columns(np.array([0.25]), "probability", "it")
-        array([[0.75, 0.25]])
-        >>> as_columns(np.array([[3.0]]), "logit", "it")
-        array([[-1.5,  1.5]])
     """
-    _, how = split(option)
     table = np.asarray(scores)
     if table.ndim != 1 and (table.ndim != 2 or table.shape[1] != 1):
         return table
-    if how is None:
+    if (how := split(option)[1]) is None:
         raise InputError(
             "a model must return scores of shape (n, n_classes) with a column for each of at least "
             f"two classes; got {table.shape} from {model}. If it holds one number per sample for "

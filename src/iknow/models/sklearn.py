@@ -80,6 +80,18 @@ class SklearnModel(Model):
         given = [name for name, step in outer if step != "passthrough"]
         self._last_step = given[-1] if given else None
         self.steps = [step for name, each in outer for step in _inner_steps(name, each)]
+        self._is_network = hasattr(self.final, "coefs_") and hasattr(self.final, "out_activation_")
+        methods = ("decision_function", "predict_proba")
+        self._output = next((name for name in methods if hasattr(self.final, name)), None)
+        names = self._names = ["input", *(name for name, _ in self.steps)]
+        if self._is_network:
+            names += [f"hidden{i}" for i in range(1, len(self.final.coefs_))] + ["logits"]
+        elif self._output is not None:
+            names.append("output")
+        if has_leaves(self.final) and LEAVES not in names:
+            names.append(LEAVES)
+        if takes_gaps(self.final) and TABLE not in names:
+            names.append(TABLE)
 
     @property
     def classes(self) -> Labels:
@@ -99,7 +111,7 @@ class SklearnModel(Model):
         CalibratedClassifierCV, text has no numbers before the output. If what enters it in this
         `batch` has gaps or is not all numbers, and the classifier takes that, there is a table too.
         """
-        names = self._layer_names
+        names = self._names
         is_text = self._last_step is None and len(np.shape(batch)) == 1
         first = "output" if is_text and "output" in names else self._last_step or "input"
         found = [first]
@@ -127,17 +139,18 @@ class SklearnModel(Model):
             return False
 
     def observe(self, batch: Any, layers: Sequence[str]) -> Observation:
-        check_layers(layers, self._layer_names, type(self.final).__name__)
-        twice = [layer for layer in layers if self._layer_names.count(layer) > 1]
-        if twice:
-            raise LayerError(
-                f"{twice[0]!r} names more than one layer: give the pipeline's step another name"
-            )
+        for layer in layers:
+            if (times := self._names.count(layer)) > 1:
+                raise LayerError(
+                    f"{layer!r} names more than one layer: give the pipeline's step another name"
+                )
+            if not times:
+                check_layers(layers, self._names, type(self.final).__name__)
         return observe_if_taken(self._ask, batch, layers)
 
     def sensitivity(self, layer: str, inputs: Sizes) -> Sensitivity:
         check_type(self, SklearnModel)
-        if layer in (LEAVES, TABLE) and layer not in dict(self.steps):
+        if self.role(layer) in ("leaves", "table"):
             raise LayerError("it jumps: the least change of an input may be a whole step in it")
         if inputs.dtype is None or len(inputs.shape) != 1:
             raise LayerError("nothing is known about inputs other than a 2D array")
@@ -158,29 +171,14 @@ class SklearnModel(Model):
             ) from error
         return make_observation(scores, activations, belief=belief)
 
-    @property
-    def _is_network(self) -> bool:
-        return hasattr(self.final, "coefs_") and hasattr(self.final, "out_activation_")
-
-    @property
-    def _layer_names(self) -> list[str]:
-        names = ["input", *(name for name, _ in self.steps)]
-        if self._is_network:
-            names += [f"hidden{i + 1}" for i in range(len(self.final.coefs_) - 1)] + ["logits"]
-        elif _output_method(self.final) is not None:
-            names += ["output"]
-        if has_leaves(self.final) and LEAVES not in names:
-            names.append(LEAVES)
-        return [*names, TABLE] if takes_gaps(self.final) and TABLE not in names else names
-
     def _answer(self, batch: Any) -> tuple[Any, Ints]:
         """The scores and the prediction, which need not be the highest of them: SVC votes.
 
         Scores: probabilities, else the decision function, else the prediction itself as 0 and 1.
         """
         said = as_array(self.estimator.predict(own_copy(batch)), "predictions")
-        name, n, n_classes = type(self.final).__name__, count_samples(batch), len(self.classes)
-        labels = said.reshape(n) if said.shape == (n, 1) else said
+        name, n, classes = type(self.final).__name__, count_samples(batch), self.classes
+        labels, n_classes = said.reshape(n) if said.shape == (n, 1) else said, len(classes)
         if labels.shape != (n,):
             advice = ""
             if hasattr(batch, "columns") and len(batch.columns) == 1:  # a vectorizer sees one text
@@ -191,11 +189,11 @@ class SklearnModel(Model):
                 f"{name} must predict one label for each of {n} inputs; got shape "
                 f"{labels.shape}{advice}"
             )
-        codes = positions_of(labels, self.classes)
+        codes = positions_of(labels, classes)
         if (codes == UNKNOWN).any():
             raise InputError(
                 f"{name} must predict one of its classes_ for each input, "
-                f"{self.classes.tolist()[:10]}; got {labels[codes == UNKNOWN][:3].tolist()}"
+                f"{classes.tolist()[:10]}; got {labels[codes == UNKNOWN][:3].tolist()}"
             )
         if hasattr(self.estimator, "predict_proba"):
             shares = as_numbers(self.estimator.predict_proba(own_copy(batch)), "probabilities")
@@ -225,7 +223,7 @@ class SklearnModel(Model):
             if name in layers:
                 found[name] = _layer_numbers(inside)
         if "output" in layers and "output" not in found:
-            found["output"] = getattr(self.final, str(_output_method(self.final)))(inside)
+            found["output"] = getattr(self.final, str(self._output))(inside)
         if LEAVES in layers and LEAVES not in found:
             found[LEAVES] = find_leaves(self.final, inside)
         if self._is_network:
@@ -235,6 +233,8 @@ class SklearnModel(Model):
                 values = ACTIVATIONS[self.final.activation](values @ each + offset)
                 found[f"hidden{i + 1}"] = values
             found["logits"] = values @ weights + bias
+        if not found.keys() >= set(layers):  # trained again since it was adapted
+            check_layers(layers, found, type(self.final).__name__)
         return {layer: found[layer] for layer in layers}
 
 
@@ -253,11 +253,6 @@ def find_numbers(batch: Any) -> Floats:
         raise LayerError(f"no column holds numbers, so there is no layer {TABLE!r}")
     gaps = np.isnan(values)
     return np.column_stack([np.where(gaps, 0.0, values), gaps])
-
-
-def _output_method(classifier: Any) -> str | None:
-    methods = ("decision_function", "predict_proba")
-    return next((name for name in methods if hasattr(classifier, name)), None)
 
 
 def _inner_steps(name: str, step: Any) -> list[tuple[str, Any]]:

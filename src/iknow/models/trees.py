@@ -35,12 +35,12 @@ from iknow.models.adapt import has_base, is_catboost
 from iknow.models.inputs import count_samples
 from iknow.models.numbers import is_sparse
 
+SINGLE = ("BaseDecisionTree", "BaseForest", "BaseGradientBoosting")
+SEVERAL = ("BaseBagging", "BaseWeightBoosting")  # of any classifiers
 MOST_LEAVES = 1 << 24  # activations are float32, which holds all integers up to here
 
 CONTAINERS = ("DMatrix", "QuantileDMatrix", "Dataset", "Pool")
 """Classes in which the packages keep data to train with; their rows cannot be taken again."""
-
-
 OBJECTIVES = {
     "xgboost": ("binary:logistic", "binary:logitraw", "multi:softmax", "multi:softprob"),
     "lightgbm": ("binary", "multiclass", "multiclassova"),
@@ -58,9 +58,8 @@ class Booster(ABC):
 
     @abstractmethod
     def ask(self, inputs: Any, *, leaves: bool) -> Any:
-        """Return the numbers of leaves, of shape (n, n_trees), or else probabilities.
-
-        Probabilities are of shape (n, n_classes), or (n,) for the second of two classes.
+        """Return the numbers of leaves, of shape (n, n_trees), or else probabilities, of shape
+        (n, n_classes), or (n,) for the second of two classes.
         """
 
     def predict_proba(self, inputs: Any) -> Floats:
@@ -184,29 +183,29 @@ def find_leaves(classifier: Any, inputs: Any) -> NDArray[Any]:
 
 def _leaf_finder(classifier: Any) -> Callable[[Any], Any] | None:
     """What gives the leaves of inputs; None if a fitted classifier has none."""
+    find: Callable[[Any], Any] | None = None
     if isinstance(classifier, Booster):
-        return partial(classifier.ask, leaves=True) if classifier.has_leaves else None
-    if has_base(classifier, "LGBMModel", "lightgbm"):
-        return partial(classifier.predict, pred_leaf=True)
-    if has_base(classifier, "CatBoost", "catboost"):
-        return partial(classifier.calc_leaf_indexes)
-    has_trees = has_base(classifier, "XGBModel", "xgboost") and classifier.booster != "gblinear"
-    single = ("BaseDecisionTree", "BaseForest", "BaseGradientBoosting")
-    if has_trees or any(has_base(classifier, name, "sklearn") for name in single):
-        return partial(classifier.apply)
-    several = ("BaseBagging", "BaseWeightBoosting")
-    if not any(has_base(classifier, name, "sklearn") for name in several):
-        return None
-    trees = list(classifier.estimators_)
-    columns = getattr(classifier, "estimators_features_", [slice(None)] * len(trees))
+        find = partial(classifier.ask, leaves=True) if classifier.has_leaves else None
+    elif has_base(classifier, "LGBMModel", "lightgbm"):
+        find = partial(classifier.predict, pred_leaf=True)
+    elif has_base(classifier, "CatBoost", "catboost"):
+        find = classifier.calc_leaf_indexes
+    elif has_base(classifier, "XGBModel", "xgboost"):
+        find = None if classifier.booster == "gblinear" else classifier.apply
+    elif any(has_base(classifier, name, "sklearn") for name in SINGLE):
+        find = classifier.apply
+    elif any(has_base(classifier, name, "sklearn") for name in SEVERAL):
+        trees = list(classifier.estimators_)
+        columns = getattr(classifier, "estimators_features_", [slice(None)] * len(trees))
 
-    def apply_all(inputs: Any) -> Any:
-        values = inputs if is_sparse(inputs) else np.asarray(inputs)
-        pairs = zip(trees, columns, strict=True)
-        return np.column_stack([tree.apply(values[:, seen]) for tree, seen in pairs])
+        def apply_all(inputs: Any) -> Any:
+            values = inputs if is_sparse(inputs) else np.asarray(inputs)
+            pairs = zip(trees, columns, strict=True)
+            return np.column_stack([tree.apply(values[:, seen]) for tree, seen in pairs])
 
-    are_trees = all(has_base(tree, "BaseDecisionTree", "sklearn") for tree in trees)
-    return apply_all if trees and are_trees else None
+        if trees and all(has_base(tree, "BaseDecisionTree", "sklearn") for tree in trees):
+            find = apply_all
+    return find
 
 
 def as_leaves(found: Any, n_samples: int) -> NDArray[Any]:

@@ -30,7 +30,7 @@ from iknow.models.pooling import pool_places
 from iknow.models.scores import find_output, split
 from iknow.models.torch.layers import LayerReading, Watch
 from iknow.models.torch.model import TorchModel, arguments, raw_input
-from iknow.models.torch.passes import COMPILED, copy_at_rest, forward_pass
+from iknow.models.torch.passes import copy_at_rest, forward_pass
 
 SINGLE = "X"
 LOGS = ("torch", "torch.onnx", "torch.export", "torch._export", "torch.fx", "onnxscript")
@@ -47,20 +47,16 @@ def to_onnx(model: TorchModel, layers: Sequence[str], inputs: Any) -> bytes:
     names = _name_inputs(tuple(tensors.arrays))
     last = _find_axes(model, layers, tensors)
     try:
-        with _quiet():
-            readout = Readout(model, last, tensors)
-    except Exception as error:  # of a module that cannot be copied
-        raise ExportError(f"{name} cannot be copied: {shown_name(error, 500)}") from error
-    try:
         with _quiet(), torch.no_grad():
+            readout = Readout(model, last, tensors)
             return _export(readout, tensors, names, [f"{LAYER}{layer}" for layer in layers])
     except IknowError:
         raise
-    except Exception as error:  # the exporter may raise anything
+    except Exception as error:  # the exporter, or a module that is copied, may raise anything
         raise ExportError(
-            f"{name} cannot become ONNX by torch.export, which wants a module whose way does not "
-            f"depend on its data. {_in_a_line(error)}. If you can export it yourself, wrap the "
-            ".onnx file instead"
+            f"{name} cannot become ONNX by torch.export, which wants a module that can be copied "
+            f"and whose way does not depend on its data. {_in_a_line(error)}. If you can export it "
+            "yourself, wrap the .onnx file instead"
         ) from error
 
 
@@ -87,9 +83,6 @@ class Readout(nn.Module):
         floats = [t.dtype for t in tensors.arrays.values() if t.is_floating_point()]
         self._precision = floats[0] if floats else torch.float32
         self.module = copy_at_rest(model.module).cpu().eval()
-        for part in self.module.modules():
-            if vars(part).get(COMPILED) is not None:
-                setattr(part, COMPILED, None)
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         # A graph's inputs are cast to the module's own precision, which numpy may lack.
@@ -97,7 +90,8 @@ class Readout(nn.Module):
         fields = Fields(dict(zip(self._names, cast, strict=True)))
         pooling, n = self._model.pooling, tensors[0].shape[0]
         watch = Watch(dict(self.module.named_modules()), tuple(self._features_last), pooling)
-        reading, raw = LayerReading(watch, n, keep=_keep), raw_input(fields)
+        # Copies, as something may overwrite the tensors later.
+        reading, raw = LayerReading(watch, n, lambda seen, _: seen.clone()), raw_input(fields)
         found: dict[str, Any] = {} if raw is None else {"input": raw.clone()}
         placed, named = arguments(fields, self.module)
         parts = watch.parts.values()
@@ -153,13 +147,6 @@ def _as_columns(scores: Any, meaning: str | None) -> Tensor:
     column = scores.reshape(-1).double()
     pair = (-column / 2, column / 2) if meaning == "logit" else (1 - column, column)
     return torch.stack(pair, dim=1)
-
-
-def _keep(tensor: Tensor, what: str) -> Tensor:
-    """A copy that nothing can overwrite later."""
-    if not isinstance(tensor, Tensor):
-        raise ExportError(f"{what} is no tensor but {type(tensor).__name__}: choose another layer")
-    return tensor.clone()
 
 
 def _export(readout: Readout, tensors: Fields, names: list[str], layers: list[str]) -> bytes:
