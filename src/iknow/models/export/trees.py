@@ -44,8 +44,7 @@ from iknow.core.arrays import Floats, Floats32
 from iknow.errors import ExportError
 from iknow.metrics.metric import LEAVES
 from iknow.models.export.graph import TEXT, TREES, Builder, Tensor
-from iknow.models.export.sklearn import Answer, Part
-from iknow.models.export.steps import encode_ordinal
+from iknow.models.export.sklearn import Answer, Part, transform
 from iknow.models.numbers import is_sparse
 from iknow.models.trees import MOST_LEAVES, OBJECTIVES, Booster
 
@@ -252,7 +251,7 @@ def read_histograms(part: Part) -> Answer:
     if boosted._preprocessor is not None:
         is_category = np.asarray(boosted.is_categorical_)
         encoder = boosted._preprocessor.named_transformers_["encoder"]
-        codes = encode_ordinal(part.select(np.flatnonzero(is_category)).of(encoder))
+        codes = transform(part.select(np.flatnonzero(is_category)).of(encoder))
         others = np.flatnonzero(~is_category)
         x = b.concat([codes, *([part.select(others).numbers] if len(others) else [])])
     members = [member for each in boosted._predictors for member in each]
