@@ -32,7 +32,8 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import itemgetter
 from typing import Any, Literal
 
 import numpy as np
@@ -163,29 +164,34 @@ def _look_up_sets(b: Builder, x: Tensor, trees: Sequence[Tree]) -> tuple[Tensor,
 
     It holds 0 for what goes to the left, 1 for all else, and NaN for what is missing.
     """
-    places: dict[tuple[int, ...], int] = {}  # by a feature and the categories of a set
-    changed = []
-    for tree in trees:
-        feature, threshold, sets = np.array(tree.feature), np.array(tree.threshold), {}
-        for i, members in tree.sets.items():
-            if max(members, default=0) in TABLES:
-                place = places.setdefault((int(feature[i]), *members), len(places))
-                feature[i], threshold[i] = (x.width or 0) + place, 0.5
-            else:
-                sets[i] = members
-        changed.append(replace(tree, feature=feature, threshold=threshold, sets=sets))
-    if not places:
-        return x, changed
-    n, n_sets = 1 + max(max(members) for _, *members in places), len(places)
-    table = np.ones((n + 2, n_sets), x.kind)
-    table[-1] = np.nan
-    for j, (_, *members) in enumerate(places):
-        table[members, j] = 0
-    codes = b.columns(x, [feature for feature, *_ in places])
-    known = b.op("And", b.op("GreaterOrEqual", codes, 0.0), b.op("Less", codes, float(n)))
-    rows = b.where(b.op("IsNaN", codes), n + 1.0, b.where(known, codes, float(n)))
-    cells = b.op("Add", b.op("Mul", b.cast(rows, "int64"), n_sets), np.arange(n_sets))
-    return b.concat([x, b.look_up(table.ravel(), cells)]), changed
+    by_node = [
+        {
+            i: (int(tree.feature[i]), *of)
+            for i, of in tree.sets.items()
+            if max(of, default=0) in TABLES
+        }
+        for tree in trees
+    ]
+    sets = sorted({each for nodes in by_node for each in nodes.values()})
+    places = {each: (x.width or 0) + i for i, each in enumerate(sets)}
+    columns, changed = [x], []
+    for feature, group in groupby(sets, key=itemgetter(0)):
+        members = [each[1:] for each in group]
+        n = 1 + max(map(max, members))
+        table = np.ones((n + 2, len(members)), x.kind)
+        table[-1] = np.nan
+        for j, of in enumerate(members):
+            table[list(of), j] = 0
+        codes = b.columns(x, [feature])
+        known = b.op("And", b.op("GreaterOrEqual", codes, 0.0), b.op("Less", codes, float(n)))
+        rows = b.where(b.op("IsNaN", codes), n + 1.0, b.where(known, codes, float(n)))
+        columns.append(b.look_up(table, b.flat(b.cast(rows, "int64"))))
+    for tree, nodes in zip(trees, by_node, strict=True):
+        feature, threshold = np.array(tree.feature), np.array(tree.threshold)
+        feature[[*nodes]], threshold[[*nodes]] = [places[each] for each in nodes.values()], 0.5
+        others = {i: tree.sets[i] for i in tree.sets if i not in nodes}
+        changed.append(replace(tree, feature=feature, threshold=threshold, sets=others))
+    return b.concat(columns), changed
 
 
 def round_down(thresholds: Floats) -> Floats32:
