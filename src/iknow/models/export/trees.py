@@ -21,10 +21,6 @@ catboost      x > t in single precision, one question for all nodes of a level: 
               ONNX holds the questions, but rounds what is in the leaves to single precision.
 
 If training stopped early, the rounds up to the best one answer.
-
-A split may ask whether a category is in a set. onnxruntime holds the categories up to 23 as bits,
-but compares with all others one by one, which takes twice as long with 200 of them. So these are
-looked up in a table, unless they have numbers so high that it would be large.
 """
 
 from __future__ import annotations
@@ -32,8 +28,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby, pairwise
-from operator import itemgetter
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -50,7 +45,6 @@ from iknow.models.numbers import is_sparse
 from iknow.models.trees import MOST_LEAVES, OBJECTIVES, Booster
 
 NO_CHILD = -1
-TABLES = range(24, 1024)  # the largest category of sets that are looked up in a table
 COMPARE, IN = {"<=": 0, "<": 1}, 6  # ONNX's numbers for what a node asks
 SUM, AS_IT_IS = 1, 0  # and for what is made of the leaves
 
@@ -110,7 +104,6 @@ def find_leaves(
     b: Builder, trees: Sequence[Tree], x: Tensor, compare: Literal["<=", "<"] = "<="
 ) -> Leaves:
     """The leaves of some trees; x: the columns, in the precision in which the library compares."""
-    x, trees = _look_up_sets(b, x, trees)
     counts, sizes = [len(tree.leaves) for tree in trees], [len(tree.left) for tree in trees]
     if max(counts) >= MOST_LEAVES:
         raise ExportError(f"a tree has {max(counts):,} leaves, and ONNX counts up to {MOST_LEAVES}")
@@ -157,41 +150,6 @@ def find_leaves(
         **{name: numpy_helper.from_array(each) for name, each in tensors.items()},
     )
     return Leaves(b, trees, b.op("Add", b.cast(found, "int64"), np.cumsum([0, *counts[:-1]])))
-
-
-def _look_up_sets(b: Builder, x: Tensor, trees: Sequence[Tree]) -> tuple[Tensor, list[Tree]]:
-    """The columns with one more for each of the sets in `TABLES`, and trees that compare with it.
-
-    It holds 0 for what goes to the left, 1 for all else, and NaN for what is missing.
-    """
-    by_node = [
-        {
-            i: (int(tree.feature[i]), *of)
-            for i, of in tree.sets.items()
-            if max(of, default=0) in TABLES
-        }
-        for tree in trees
-    ]
-    sets = sorted({each for nodes in by_node for each in nodes.values()})
-    places = {each: (x.width or 0) + i for i, each in enumerate(sets)}
-    columns, changed = [x], []
-    for feature, group in groupby(sets, key=itemgetter(0)):
-        members = [each[1:] for each in group]
-        n = 1 + max(map(max, members))
-        table = np.ones((n + 2, len(members)), x.kind)
-        table[-1] = np.nan
-        for j, of in enumerate(members):
-            table[list(of), j] = 0
-        codes = b.columns(x, [feature])
-        known = b.op("And", b.op("GreaterOrEqual", codes, 0.0), b.op("Less", codes, float(n)))
-        rows = b.where(b.op("IsNaN", codes), n + 1.0, b.where(known, codes, float(n)))
-        columns.append(b.look_up(table, b.flat(b.cast(rows, "int64"))))
-    for tree, nodes in zip(trees, by_node, strict=True):
-        feature, threshold = np.array(tree.feature), np.array(tree.threshold)
-        feature[[*nodes]], threshold[[*nodes]] = [places[each] for each in nodes.values()], 0.5
-        others = {i: tree.sets[i] for i in tree.sets if i not in nodes}
-        changed.append(replace(tree, feature=feature, threshold=threshold, sets=others))
-    return b.concat(columns), changed
 
 
 def round_down(thresholds: Floats) -> Floats32:
