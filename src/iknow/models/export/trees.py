@@ -27,9 +27,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Literal
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,8 +50,7 @@ COMPARE, IN = {"<=": 0, "<": 1}, 6  # ONNX's numbers for what a node asks
 SUM, AS_IT_IS = 1, 0  # and for what is made of the leaves
 
 
-@dataclass(frozen=True, eq=False)
-class Tree:
+class Tree(NamedTuple):
     """A tree of n nodes, each of whose arrays has shape (n,); node 0 is the root.
 
     sets: by node the categories that go to the left; their columns hold whole numbers.
@@ -62,7 +62,7 @@ class Tree:
     right: NDArray[Any]
     missing_left: NDArray[Any]  # whether missing values go to the left
     numbers: NDArray[Any]  # what the library calls each leaf
-    sets: Mapping[int, Collection[int]] = field(default_factory=dict)
+    sets: Mapping[int, Collection[int]] = MappingProxyType({})
 
     @property
     def leaves(self) -> NDArray[np.int64]:
@@ -107,26 +107,20 @@ def find_leaves(
     counts, sizes = [len(tree.leaves) for tree in trees], [len(tree.left) for tree in trees]
     if max(counts) >= MOST_LEAVES:
         raise ExportError(f"a tree has {max(counts):,} leaves, and ONNX counts up to {MOST_LEAVES}")
+    columns = [*zip(*trees, strict=True)][:5]
+    feature, threshold, left, right, missing_left = map(np.concatenate, columns)
     roots, every = np.cumsum([0, *sizes[:-1]]), np.arange(sum(sizes))
-
-    def joined(name: str) -> NDArray[Any]:
-        return np.concatenate([getattr(tree, name) for tree in trees])
-
-    is_leaf = joined("left") == NO_CHILD
+    first, is_leaf = np.repeat(roots, sizes), left == NO_CHILD
     asks = ~is_leaf
     asks[roots] = True  # ONNX wants one node in every tree, so a root that is a leaf asks as well
     place = np.where(is_leaf, np.cumsum(is_leaf), np.cumsum(asks)) - 1  # among all of its kind
-    left, right = (
-        np.where(is_leaf, every, joined(side) + np.repeat(roots, sizes))[asks]
-        for side in ("left", "right")
-    )
-    sets = {
-        root + i: tree.sets[i] for tree, root in zip(trees, roots, strict=True) for i in tree.sets
-    }
+    left, right = (np.where(is_leaf, every, side + first)[asks] for side in (left, right))
+    pairs = zip(trees, roots, strict=True)
+    sets = {root + i: members for tree, root in pairs for i, members in tree.sets.items()}
     by_set = np.isin(every, list(sets))
     tensors = {
         "nodes_modes": np.where(by_set, IN, COMPARE[compare])[asks].astype(np.uint8),
-        "nodes_splits": np.where(by_set, 0, joined("threshold"))[asks].astype(x.kind),
+        "nodes_splits": np.where(by_set, 0, threshold)[asks].astype(x.kind),
         "leaf_weights": np.concatenate([np.arange(n) for n in counts]).astype(x.kind),
     }
     if sets:  # in the order of nodes, each ended by NaN
@@ -140,8 +134,8 @@ def find_leaves(
         aggregate_function=SUM,
         post_transform=AS_IT_IS,
         tree_roots=(np.cumsum(asks) - 1)[roots],
-        nodes_featureids=joined("feature")[asks],
-        nodes_missing_value_tracks_true=joined("missing_left")[asks].astype(int),
+        nodes_featureids=feature[asks],
+        nodes_missing_value_tracks_true=missing_left[asks].astype(int),
         nodes_truenodeids=place[left],
         nodes_trueleafs=is_leaf[left].astype(int),
         nodes_falsenodeids=place[right],
@@ -413,17 +407,13 @@ def _views(b: Builder, x: Tensor, trees: Sequence[Tree]) -> Tensor:
     return b.concat([_cut_categories(b, x, trees, to_zero=True), zero_for_gap, gap_for_zero])
 
 
-APART = "MultiClassOneVsAll"
-LOSSES = ("Logloss", "CrossEntropy", "MultiClass", APART)
-
-
 def read_catboost(part: Part) -> Answer:
     """A CatBoostClassifier, or catboost's own CatBoost."""
     b = part.b
     model = part.estimator.model if isinstance(part.estimator, Booster) else part.estimator
     described = str(model.get_all_params().get("loss_function", ""))
     loss = described.partition(":")[0]
-    if loss not in LOSSES:
+    if loss not in ("Logloss", "CrossEntropy", "MultiClass", "MultiClassOneVsAll"):
         raise ExportError(f"catboost with loss_function={described!r} cannot become ONNX")
     threshold = None if loss.startswith("Multi") else model.get_probability_threshold()
     if threshold not in (None, 0.5):
@@ -440,7 +430,7 @@ def read_catboost(part: Part) -> Answer:
     scale, bias = model.get_scale_and_bias()
     total = b.op("Mul", leaves.add_up(values), float(scale))
     margin = b.op("Add", total, np.atleast_2d(np.asarray(bias, np.float64)))
-    return Answer(b.chances(margin, apart=loss == APART), layers=leaves.layers)
+    return Answer(b.chances(margin, apart=loss == "MultiClassOneVsAll"), layers=leaves.layers)
 
 
 def _find_catboost_trees(model: Any) -> list[Tree]:
