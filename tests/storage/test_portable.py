@@ -163,7 +163,11 @@ def change_export(monkeypatch, edit):
     exporter = iknow.storage.exporting.find_exporter
 
     def other(model):
-        return lambda *arguments: edit(exporter(model)(*arguments))
+        def export(*arguments):
+            content, reading = exporter(model)(*arguments)
+            return edit(content), reading
+
+        return export
 
     monkeypatch.setattr(iknow.storage.exporting, "find_exporter", other)
 

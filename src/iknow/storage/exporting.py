@@ -25,7 +25,7 @@ from iknow.core.text import name as shown_name
 from iknow.core.text import shown
 from iknow.errors import BundleError, ExportError, IknowError, InputError, MissingExtraError
 from iknow.locking import unforked
-from iknow.models.export import find_exporter, find_reading
+from iknow.models.export import find_exporter
 from iknow.models.inputs import take_rows
 from iknow.models.model import Model, Observation, observe_inputs
 from iknow.models.probe import Probe, find_tolerance, row_distances, tables_of
@@ -62,7 +62,7 @@ def export_model(classifier: Any, samples: Any = None) -> Exported:
     export = find_exporter(model)
     given = _real_inputs(probe, samples)
     some = model.prepare(next(iter(given.values())))
-    content, reading = export(model, layers, some), find_reading(model, layers, some)
+    content, reading = export(layers, some)
     other = copy.copy(classifier)
     try:
         columns = getattr(classifier, "feature_names_in_", None)

@@ -12,12 +12,12 @@ Each framework has a function that makes such a graph, in the file that bears it
 adapter, the names of the layers, and some inputs as the adapter's `prepare` gives them, and returns
 the serialized model, with its weights inside. It may raise `ExportError` for what it cannot
 express; whether the graph says the same as the model is for others to compare. A model that is ONNX
-already stays as it is, and `find_reading` says how to read it.
+already stays as it is, with a record of how to read it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -56,7 +56,7 @@ def to_onnx(model: Model, layers: Sequence[str], inputs: Any) -> bytes:
         ExportError: The model, or one of the layers, cannot become ONNX.
         MissingExtraError: A package that converts it is not installed.
     """
-    return find_exporter(model)(model, tuple(layers), inputs)
+    return find_exporter(model)(tuple(layers), inputs)[0]
 
 
 def as_portable(model: Model, layers: Sequence[str], inputs: Any) -> Model:
@@ -65,22 +65,17 @@ def as_portable(model: Model, layers: Sequence[str], inputs: Any) -> Model:
     model, layers: such as `ec.model_`, `ec.layers_`. inputs: samples in any form the model takes.
     """
     some = model.prepare(inputs)
-    content, reading = to_onnx(model, layers, some), find_reading(model, layers, some)
+    content, reading = find_exporter(model)(tuple(layers), some)
     with unforked():
         from iknow.models.onnx.model import PortableModel
 
     return PortableModel(content, model.classes, reading=reading)
 
 
-def find_reading(model: Model, layers: Sequence[str], inputs: Any) -> Mapping[str, Any] | None:
-    """How the file of a model that is ONNX already is read; None for a portable graph."""
-    read: Any = getattr(model, "reading", lambda *_: None)
-    found: Mapping[str, Any] | None = read(layers, inputs)
-    return found
-
-
-def find_exporter(model: Model) -> Callable[[Any, Sequence[str], Any], bytes]:
-    """The function that exports a model; the errors of `to_onnx` if there is none."""
+def find_exporter(model: Model) -> Callable[[Sequence[str], Any], tuple[bytes, Any]]:
+    """What exports a model, for layers and some prepared inputs; the errors of `to_onnx` if nothing
+    does. Beside the file it gives how one that was ONNX already is read; None for our own graphs.
+    """
     kind = type(model).__name__
     if kind not in EXPORTERS:
         otherwise = (
@@ -90,7 +85,8 @@ def find_exporter(model: Model) -> Callable[[Any, Sequence[str], Any], bytes]:
         raise ExportError(WHY_NOT.get(kind, otherwise))
     try:
         with unforked():
-            found: Callable[..., bytes] = import_module(EXPORTERS[kind]).to_onnx
+            found = import_module(EXPORTERS[kind]).to_onnx
     except ImportError as error:
         raise MissingExtraError("a bundle that holds its model as ONNX", "export") from error
-    return found
+    read: Any = getattr(model, "reading", lambda *_: None)
+    return lambda layers, inputs: (found(model, layers, inputs), read(layers, inputs))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -50,18 +51,17 @@ class Builder:
     """A graph in the making."""
 
     def __init__(self) -> None:
-        self._nodes: list[Any] = []
-        self._inputs: list[Any] = []
-        self._weights: list[Any] = []
-        self._functions: list[Any] = []
+        self._model = ModelProto(ir_version=IR_VERSION, producer_name="iknow")
+        self._graph = self._model.graph
+        self._graph.name = "iknow"
         self._opsets = dict(OPSETS)
+        self._numbers = count(1)
         self.refused: list[Tensor] = []  # samples without an answer: bools of shape (n,) or (n, 1)
-        self._n_names = 0
 
     def input(self, name: str, kind: str, width: int | None) -> Tensor:
         """Return a new input of the graph."""
         tensor = Tensor(name, kind, width)
-        self._inputs.append(_declared(tensor))
+        self._graph.input.append(_declared(tensor))
         return tensor
 
     def op(
@@ -81,7 +81,8 @@ class Builder:
         made = Tensor(self._new(), known, first.width if width == -1 else width)
         attributes["domain"] = ML if name in (LABELS, TREES) else ""
         names = [self._name(each, first.kind) for each in inputs]
-        self._nodes.append(helper.make_node(name, names, [made.name], made.name, **attributes))
+        node = helper.make_node(name, names, [made.name], made.name, **attributes)
+        self._graph.node.append(node)
         return made
 
     def cast(self, tensor: Tensor, kind: str) -> Tensor:
@@ -136,17 +137,17 @@ class Builder:
         """
         values = list(np.asarray(known, dtype=object).ravel().tolist())
         present = {each: i for i, each in enumerate(values) if not is_missing(each)}
+        shows = shown(values[:5])
         if column.kind == TEXT:  # a missing one cannot enter a graph, so nothing compares equal
             if not present or not all(isinstance(each, str) for each in present):
-                raise ExportError(f"a column of text was encoded as {shown(values[:5])}")
+                raise ExportError(f"a column of text was encoded as {shows}")
             pairs: Any = {"keys_strings": [*present], "values_int64s": [*present.values()]}
-            pairs["default_int64"] = len(values)
-            codes = self.op(LABELS, self.flat(column), kind="int64", **pairs)
+            texts = self.flat(column)
+            codes = self.op(LABELS, texts, kind="int64", default_int64=len(values), **pairs)
         else:
             try:
                 numbers = np.array([float(each) if each in present else np.nan for each in values])
             except (TypeError, ValueError) as error:
-                shows = shown(values[:5])
                 raise ExportError(f"a column of numbers was encoded as {shows}") from error
             x, n = self.cast(column, "float64"), len(numbers)
             same = self.op("Equal", x, numbers[None], width=n)
@@ -203,20 +204,20 @@ class Builder:
         prefix = f"{self._new()}/"
         found: ModelProto = compose.add_prefix(model, prefix)
         entrance = found.graph.input[0].name
-        self._nodes.append(helper.make_node("Identity", [x.name], [entrance]))
-        self._nodes.extend(found.graph.node)
-        self._weights.extend(found.graph.initializer)
-        self._functions.extend(found.functions)
+        self._graph.node.append(helper.make_node("Identity", [x.name], [entrance]))
+        self._graph.node.extend(found.graph.node)
+        self._graph.initializer.extend(found.graph.initializer)
+        self._model.functions.extend(found.functions)
         for opset in found.opset_import:
             self._opsets.setdefault(opset.domain, opset.version)
         return {each.name: prefix + each.name for each in model.graph.output}
 
     def finish(self, outputs: Mapping[str, Tensor]) -> bytes:
         """Return the model with these outputs, serialized."""
-        for name in (each.name for each in self._inputs):
+        for name in (each.name for each in self._graph.input):
             if name in outputs or name.startswith(INNER):
                 raise ExportError(f"an input cannot be called {name!r}: rename the column")
-        kinds = {each.op_type for each in self._nodes}
+        kinds = {each.op_type for each in self._graph.node}
         if TREES in kinds:
             self._opsets[ML] = TREES_OPSET
         if TREES in kinds and kinds & OLD:
@@ -224,29 +225,21 @@ class Builder:
                 "trees that skl2onnx writes cannot be in one graph with those that iknow writes: "
                 "use trees outside OneVsRestClassifier and its like"
             )
-        ends = [helper.make_node("Identity", [each.name], [to]) for to, each in outputs.items()]
-        named = [_declared(replace(tensor, name=name)) for name, tensor in outputs.items()]
-        nodes = [*self._nodes, *ends]
-        graph = helper.make_graph(nodes, "iknow", self._inputs, named, self._weights)
-        model = helper.make_model(
-            graph,
-            opset_imports=[helper.make_opsetid(*each) for each in self._opsets.items()],
-            ir_version=IR_VERSION,
-            producer_name="iknow",
-            functions=self._functions,
-        )
-        return serialize(model)
+        for name, tensor in outputs.items():
+            self._graph.node.append(helper.make_node("Identity", [tensor.name], [name]))
+            self._graph.output.append(_declared(replace(tensor, name=name)))
+        self._model.opset_import.extend(helper.make_opsetid(*each) for each in self._opsets.items())
+        return serialize(self._model)
 
     def _name(self, given: Given, kind: str) -> str:
         if isinstance(given, Tensor):
             return given.name
         name = self._new()
-        self._weights.append(numpy_helper.from_array(_as_array(given, kind), name))
+        self._graph.initializer.append(numpy_helper.from_array(_as_array(given, kind), name))
         return name
 
     def _new(self) -> str:
-        self._n_names += 1
-        return f"{INNER}{self._n_names}"
+        return f"{INNER}{next(self._numbers)}"
 
 
 def _as_array(given: Any, kind: str) -> Any:

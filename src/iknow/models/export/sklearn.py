@@ -46,29 +46,29 @@ from iknow.models.refused import is_refusal
 from iknow.models.sklearn import TABLE, SklearnModel
 
 TRANSFORMERS = {
-    "steps.run_pipeline": "Pipeline",
-    "steps.join_columns": "ColumnTransformer",
-    "steps.join_union": "FeatureUnion",
-    "steps.call_function": "FunctionTransformer",
-    "steps.encode_one_hot": "OneHotEncoder",
-    "steps.encode_ordinal": "OrdinalEncoder",
-    "steps.read_tfidf": "TfidfVectorizer",
-    "steps.weigh": "TfidfTransformer",
-    "steps.impute": "SimpleImputer",
-    "steps.scale": "StandardScaler MinMaxScaler MaxAbsScaler RobustScaler Binarizer",
+    "parts.run_pipeline": "Pipeline",
+    "parts.join_columns": "ColumnTransformer",
+    "parts.join_union": "FeatureUnion",
+    "parts.call_function": "FunctionTransformer",
+    "parts.encode_one_hot": "OneHotEncoder",
+    "parts.encode_ordinal": "OrdinalEncoder",
+    "parts.read_tfidf": "TfidfVectorizer",
+    "parts.weigh": "TfidfTransformer",
+    "parts.impute": "SimpleImputer",
+    "parts.scale": "StandardScaler MinMaxScaler MaxAbsScaler RobustScaler Binarizer",
 }
 CLASSIFIERS = {
-    "steps.end_pipeline": "Pipeline",
-    "classifiers.read_linear": (
+    "parts.end_pipeline": "Pipeline",
+    "parts.read_linear": (
         "LogisticRegression LogisticRegressionCV LinearDiscriminantAnalysis SGDClassifier LinearSVC"
         " Perceptron PassiveAggressiveClassifier RidgeClassifier RidgeClassifierCV"
     ),
-    "classifiers.read_network": "MLPClassifier",
-    "classifiers.read_bagging": "BaggingClassifier",
-    "classifiers.read_boosting": "AdaBoostClassifier",
-    "classifiers.read_voting": "VotingClassifier",
-    "classifiers.read_stacking": "StackingClassifier",
-    "classifiers.read_calibrated": "CalibratedClassifierCV",
+    "parts.read_network": "MLPClassifier",
+    "parts.read_bagging": "BaggingClassifier",
+    "parts.read_boosting": "AdaBoostClassifier",
+    "parts.read_voting": "VotingClassifier",
+    "parts.read_stacking": "StackingClassifier",
+    "parts.read_calibrated": "CalibratedClassifierCV",
     "trees.read_forest": (
         "DecisionTreeClassifier ExtraTreeClassifier RandomForestClassifier ExtraTreesClassifier"
     ),
@@ -167,6 +167,11 @@ def classify(part: Part) -> Answer:
     return found
 
 
+def transform(part: Part) -> Any:
+    """What a transformer makes of its input: a tensor, or a `Value` as it is."""
+    return _lower(part, TRANSFORMERS, "convert_step")
+
+
 def _lower(part: Part, table: Mapping[str, str], otherwise: str) -> Any:
     inside = part.estimator
     while isinstance(inside, FrozenEstimator):
@@ -184,7 +189,7 @@ def follow(part: Part, steps: Iterable[Any]) -> Part:
     for step in steps:
         part = part.of(step)
         if not (step is None or isinstance(step, str)):  # "passthrough"
-            value = _lower(part, TRANSFORMERS, "convert_step")
+            value = transform(part)
             part = replace(part, value=value, sample=step.transform(own_copy(part.sample)))
     return part
 

@@ -21,19 +21,16 @@ catboost      x > t in single precision, one question for all nodes of a level: 
               ONNX holds the questions, but rounds what is in the leaves to single precision.
 
 If training stopped early, the rounds up to the best one answer.
-
-A split may ask whether a category is in a set. onnxruntime holds the categories up to 23 as bits,
-but compares with all others one by one, which takes twice as long with 200 of them. So these are
-looked up in a table, unless they have numbers so high that it would be large.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Literal
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,19 +41,16 @@ from iknow.core.arrays import Floats, Floats32
 from iknow.errors import ExportError
 from iknow.metrics.metric import LEAVES
 from iknow.models.export.graph import TEXT, TREES, Builder, Tensor
-from iknow.models.export.sklearn import Answer, Part
-from iknow.models.export.steps import encode_ordinal
+from iknow.models.export.sklearn import Answer, Part, transform
 from iknow.models.numbers import is_sparse
 from iknow.models.trees import MOST_LEAVES, OBJECTIVES, Booster
 
 NO_CHILD = -1
-TABLES = range(24, 1024)  # the largest category of sets that are looked up in a table
 COMPARE, IN = {"<=": 0, "<": 1}, 6  # ONNX's numbers for what a node asks
 SUM, AS_IT_IS = 1, 0  # and for what is made of the leaves
 
 
-@dataclass(frozen=True, eq=False)
-class Tree:
+class Tree(NamedTuple):
     """A tree of n nodes, each of whose arrays has shape (n,); node 0 is the root.
 
     sets: by node the categories that go to the left; their columns hold whole numbers.
@@ -68,7 +62,7 @@ class Tree:
     right: NDArray[Any]
     missing_left: NDArray[Any]  # whether missing values go to the left
     numbers: NDArray[Any]  # what the library calls each leaf
-    sets: Mapping[int, Collection[int]] = field(default_factory=dict)
+    sets: Mapping[int, Collection[int]] = MappingProxyType({})
 
     @property
     def leaves(self) -> NDArray[np.int64]:
@@ -110,30 +104,23 @@ def find_leaves(
     b: Builder, trees: Sequence[Tree], x: Tensor, compare: Literal["<=", "<"] = "<="
 ) -> Leaves:
     """The leaves of some trees; x: the columns, in the precision in which the library compares."""
-    x, trees = _look_up_sets(b, x, trees)
     counts, sizes = [len(tree.leaves) for tree in trees], [len(tree.left) for tree in trees]
     if max(counts) >= MOST_LEAVES:
         raise ExportError(f"a tree has {max(counts):,} leaves, and ONNX counts up to {MOST_LEAVES}")
+    columns = [*zip(*trees, strict=True)][:5]
+    feature, threshold, left, right, missing_left = map(np.concatenate, columns)
     roots, every = np.cumsum([0, *sizes[:-1]]), np.arange(sum(sizes))
-
-    def joined(name: str) -> NDArray[Any]:
-        return np.concatenate([getattr(tree, name) for tree in trees])
-
-    is_leaf = joined("left") == NO_CHILD
+    first, is_leaf = np.repeat(roots, sizes), left == NO_CHILD
     asks = ~is_leaf
     asks[roots] = True  # ONNX wants one node in every tree, so a root that is a leaf asks as well
     place = np.where(is_leaf, np.cumsum(is_leaf), np.cumsum(asks)) - 1  # among all of its kind
-    left, right = (
-        np.where(is_leaf, every, joined(side) + np.repeat(roots, sizes))[asks]
-        for side in ("left", "right")
-    )
-    sets = {
-        root + i: tree.sets[i] for tree, root in zip(trees, roots, strict=True) for i in tree.sets
-    }
+    left, right = (np.where(is_leaf, every, side + first)[asks] for side in (left, right))
+    pairs = zip(trees, roots, strict=True)
+    sets = {root + i: members for tree, root in pairs for i, members in tree.sets.items()}
     by_set = np.isin(every, list(sets))
     tensors = {
         "nodes_modes": np.where(by_set, IN, COMPARE[compare])[asks].astype(np.uint8),
-        "nodes_splits": np.where(by_set, 0, joined("threshold"))[asks].astype(x.kind),
+        "nodes_splits": np.where(by_set, 0, threshold)[asks].astype(x.kind),
         "leaf_weights": np.concatenate([np.arange(n) for n in counts]).astype(x.kind),
     }
     if sets:  # in the order of nodes, each ended by NaN
@@ -147,8 +134,8 @@ def find_leaves(
         aggregate_function=SUM,
         post_transform=AS_IT_IS,
         tree_roots=(np.cumsum(asks) - 1)[roots],
-        nodes_featureids=joined("feature")[asks],
-        nodes_missing_value_tracks_true=joined("missing_left")[asks].astype(int),
+        nodes_featureids=feature[asks],
+        nodes_missing_value_tracks_true=missing_left[asks].astype(int),
         nodes_truenodeids=place[left],
         nodes_trueleafs=is_leaf[left].astype(int),
         nodes_falsenodeids=place[right],
@@ -157,36 +144,6 @@ def find_leaves(
         **{name: numpy_helper.from_array(each) for name, each in tensors.items()},
     )
     return Leaves(b, trees, b.op("Add", b.cast(found, "int64"), np.cumsum([0, *counts[:-1]])))
-
-
-def _look_up_sets(b: Builder, x: Tensor, trees: Sequence[Tree]) -> tuple[Tensor, list[Tree]]:
-    """The columns with one more for each of the sets in `TABLES`, and trees that compare with it.
-
-    It holds 0 for what goes to the left, 1 for all else, and NaN for what is missing.
-    """
-    places: dict[tuple[int, ...], int] = {}  # by a feature and the categories of a set
-    changed = []
-    for tree in trees:
-        feature, threshold, sets = np.array(tree.feature), np.array(tree.threshold), {}
-        for i, members in tree.sets.items():
-            if max(members, default=0) in TABLES:
-                place = places.setdefault((int(feature[i]), *members), len(places))
-                feature[i], threshold[i] = (x.width or 0) + place, 0.5
-            else:
-                sets[i] = members
-        changed.append(replace(tree, feature=feature, threshold=threshold, sets=sets))
-    if not places:
-        return x, changed
-    n, n_sets = 1 + max(max(members) for _, *members in places), len(places)
-    table = np.ones((n + 2, n_sets), x.kind)
-    table[-1] = np.nan
-    for j, (_, *members) in enumerate(places):
-        table[members, j] = 0
-    codes = b.columns(x, [feature for feature, *_ in places])
-    known = b.op("And", b.op("GreaterOrEqual", codes, 0.0), b.op("Less", codes, float(n)))
-    rows = b.where(b.op("IsNaN", codes), n + 1.0, b.where(known, codes, float(n)))
-    cells = b.op("Add", b.op("Mul", b.cast(rows, "int64"), n_sets), np.arange(n_sets))
-    return b.concat([x, b.look_up(table.ravel(), cells)]), changed
 
 
 def round_down(thresholds: Floats) -> Floats32:
@@ -252,7 +209,7 @@ def read_histograms(part: Part) -> Answer:
     if boosted._preprocessor is not None:
         is_category = np.asarray(boosted.is_categorical_)
         encoder = boosted._preprocessor.named_transformers_["encoder"]
-        codes = encode_ordinal(part.select(np.flatnonzero(is_category)).of(encoder))
+        codes = transform(part.select(np.flatnonzero(is_category)).of(encoder))
         others = np.flatnonzero(~is_category)
         x = b.concat([codes, *([part.select(others).numbers] if len(others) else [])])
     members = [member for each in boosted._predictors for member in each]
@@ -450,17 +407,13 @@ def _views(b: Builder, x: Tensor, trees: Sequence[Tree]) -> Tensor:
     return b.concat([_cut_categories(b, x, trees, to_zero=True), zero_for_gap, gap_for_zero])
 
 
-APART = "MultiClassOneVsAll"
-LOSSES = ("Logloss", "CrossEntropy", "MultiClass", APART)
-
-
 def read_catboost(part: Part) -> Answer:
     """A CatBoostClassifier, or catboost's own CatBoost."""
     b = part.b
     model = part.estimator.model if isinstance(part.estimator, Booster) else part.estimator
     described = str(model.get_all_params().get("loss_function", ""))
     loss = described.partition(":")[0]
-    if loss not in LOSSES:
+    if loss not in ("Logloss", "CrossEntropy", "MultiClass", "MultiClassOneVsAll"):
         raise ExportError(f"catboost with loss_function={described!r} cannot become ONNX")
     threshold = None if loss.startswith("Multi") else model.get_probability_threshold()
     if threshold not in (None, 0.5):
@@ -477,7 +430,7 @@ def read_catboost(part: Part) -> Answer:
     scale, bias = model.get_scale_and_bias()
     total = b.op("Mul", leaves.add_up(values), float(scale))
     margin = b.op("Add", total, np.atleast_2d(np.asarray(bias, np.float64)))
-    return Answer(b.chances(margin, apart=loss == APART), layers=leaves.layers)
+    return Answer(b.chances(margin, apart=loss == "MultiClassOneVsAll"), layers=leaves.layers)
 
 
 def _find_catboost_trees(model: Any) -> list[Tree]:

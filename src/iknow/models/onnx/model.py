@@ -208,9 +208,7 @@ class OnnxModel(Network):
         return places
 
     def _take(self, batch: Batch) -> tuple[Batch, Bools | None]:
-        """A batch as it is, and which samples have a number that is not finite in the graph's
-        precision.
-        """
+        """A batch, and which samples have a number that is not finite in the graph's precision."""
         strange = np.zeros(len(batch), dtype=bool)
         for declared in self._file.inputs:
             values = _array(batch, declared)

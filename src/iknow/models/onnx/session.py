@@ -2,11 +2,8 @@
 
 Only outputs can be read, so a layer becomes one, in a copy of the graph. We turn onnxruntime's
 optimizations off: they fuse nodes between outputs, and the same tensor would differ in its last
-places with the other layers that are read. So magika, or a small convolutional network, takes 1.5
-times as long. The model of a bundle is read with the same layers always, and is optimized.
-
-onnxruntime gets bytes, and a folder with nothing in it unless the model's weights are in its own:
-what slipped through the checks of the file (`file`) still reads no file.
+places with the other layers that are read. That takes up to 1.5 times as long. The model of a
+bundle is read with the same layers always, and is optimized.
 
 A session may run in many threads at once. It has threads of its own, which a forked child does not
 inherit: a child makes a new session, and never ends the old one, as that would wait for them.
@@ -43,16 +40,15 @@ from iknow.models.onnx.file import File, listed
 
 CPU, CUDA, APPLE = "CPUExecutionProvider", "CUDAExecutionProvider", "CoreMLExecutionProvider"
 SILENT = 4  # what goes wrong is in the exceptions
-NOTHING_IN_IT = os.devnull  # no file can be below it, by any path
+# The folder of a model without one: what slipped through the checks of the file reads no file.
+NOTHING_IN_IT = os.devnull
 AT_ONCE, AT_ONCE_ELSEWHERE = 64, 256  # samples; elsewhere is on a GPU
 SCALES_BY_BATCH = {"DynamicQuantizeLinear", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM"}
 
 
 class Session:
     """The tensors of a model, computed on a device: "cpu", "cuda", "cuda:1", "mps", or None for
-    the CPU. Copies and pickles make a new session.
-
-    only: the only tensors that will be read: then onnxruntime may fuse nodes between them.
+    the CPU; only: as in `OnnxModel`. Copies and pickles make a new session.
     """
 
     def __init__(
@@ -77,11 +73,11 @@ class Session:
         for rows, n_new in self._batches(n):
             found = self.run(tensors, {name: values[rows] for name, values in feeds.items()})
             for name, values in zip(tensors, found, strict=True):
-                has_rows = isinstance(values, list) or getattr(values, "ndim", 0) > 0
-                if has_rows and len(values) == len(rows):
+                has_rows = isinstance(values, list) or np.ndim(values) > 0
+                got = f"{len(values)} rows" if has_rows else "no axes"
+                if got == f"{len(rows)} rows":
                     parts[name].append(values[:n_new])
                 elif name not in optional:
-                    got = f"{len(values)} rows" if has_rows else "no axes"
                     raise LayerError(
                         f"{shown(name)} of {self.file.name} has {got} for {len(rows)} samples, and "
                         "must have one row for each: choose another tensor"
