@@ -23,7 +23,7 @@ ARGUMENTS = (griffe.DocstringSectionKind.parameters, griffe.DocstringSectionKind
 SHOWN_ELSEWHERE = {
     "AccuracyReport", "Answers", "BundleInfo", "Certificate", "Comparison",
     "DriftReport", "Event", "EvidenceScatter", "Exemplar", "Explanation", "Features",
-    "Image", "Label", "LayerBound", "LayerExplanation", "LayerInfo", "Observation", "Probe",
+    "Image", "Label", "LayerExplanation", "LayerInfo", "Observation", "Probe",
     "RadiusCurve", "Reason", "Regions", "Evaluation", "RiskCoverage", "RobustCurve", "Selection",
     "Sensitivity", "Series", "Sizes", "Slack", "Stability", "Threshold",
 }  # fmt: skip

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from iknow.core.arrays import Floats
-from iknow.metrics.lipschitz import LayerBound, accumulate, spectral_norm
+from iknow.metrics.lipschitz import accumulate, spectral_norm
 
 
 def product_norms(weights: Mapping[str, Floats]) -> dict[str, float]:
@@ -28,4 +28,4 @@ def product_norms(weights: Mapping[str, Floats]) -> dict[str, float]:
 
 def norm_products(weights: Mapping[str, Floats]) -> dict[str, float]:
     """The products of the norms, by layer, of weights of shape (n_inputs, n_outputs)."""
-    return accumulate(LayerBound(layer, spectral_norm(matrix)) for layer, matrix in weights.items())
+    return accumulate({layer: spectral_norm(matrix) for layer, matrix in weights.items()})

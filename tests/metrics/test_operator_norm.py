@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from iknow.metrics.operator_norm import lanczos, nonnegative_norm, operator_norm, safety_factor
+from iknow.metrics.lipschitz_aten import lanczos, nonnegative_norm, operator_norm, safety_factor
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from iknow.core.robustness import Sensitivity
 from iknow.metrics.cosine import Cosine
-from iknow.metrics.lipschitz import LayerBound, accumulate, propagate_radius, spectral_norm
+from iknow.metrics.lipschitz import accumulate, propagate_radius, spectral_norm
+from iknow.metrics.lipschitz_sklearn import mlp_lipschitz, sensitivity_of
 from iknow.metrics.metric import (
     Euclidean,
     Hamming,
@@ -21,19 +21,12 @@ from iknow.metrics.table import Scaled, Table
 from iknow.metrics.weighted import Weighted, Whitened, weighted_metric
 
 if TYPE_CHECKING:
-    from iknow.metrics.lipschitz_sklearn import mlp_lipschitz, sensitivity_of
     from iknow.metrics.lipschitz_torch import lipschitz_constants, sensitivities
-
-LAZY = {  # so that torch loads on first use
-    **dict.fromkeys(("lipschitz_constants", "sensitivities"), "iknow.metrics.lipschitz_torch"),
-    **dict.fromkeys(("mlp_lipschitz", "sensitivity_of"), "iknow.metrics.lipschitz_sklearn"),
-}
 
 __all__ = [
     "Cosine",
     "Euclidean",
     "Hamming",
-    "LayerBound",
     "Metric",
     "Minkowski",
     "Scaled",
@@ -56,6 +49,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in LAZY:
-        return getattr(import_module(LAZY[name]), name)
+    if name in ("lipschitz_constants", "sensitivities"):
+        from iknow.metrics import lipschitz_torch  # which loads torch
+
+        return getattr(lipschitz_torch, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -29,11 +29,13 @@ number before a function may overflow for inputs up to `LONGEST`.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal, TypeVar
+from operator import mul
+from typing import Any, Literal
 
 import numpy as np
 
@@ -42,27 +44,10 @@ from iknow.core.robustness import LONGEST, Sensitivity
 from iknow.core.text import as_real
 from iknow.errors import InputError, LayerError
 
-Value = TypeVar("Value")
 ROUND_UP = 1 + 1e-9  # exceeds any rounding error in a computed norm
 FLOAT32_ROUNDING, FLOAT64_ROUNDING = 2.0**-24, 2.0**-53
 """The largest relative error of rounding a number to float32 or float64."""
 SMALLEST = 2.0**-149  # the absolute error of float32 below its smallest normal number
-
-
-@dataclass(frozen=True)
-class LayerBound:
-    """One layer as a map from the layer before it.
-
-    Attributes:
-        name: Name of the layer.
-        lipschitz: Bound on how much the layer stretches distances.
-    """
-
-    name: str
-    lipschitz: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "lipschitz", _check_size(self.lipschitz, "a Lipschitz constant"))
 
 
 @dataclass(frozen=True)
@@ -102,137 +87,101 @@ class Noise:
 class Node:
     """A value in a network, and the operation that makes it from its inputs.
 
-    kind: "input"; "sum" or "joined" of several values; "same" for one that keeps all distances,
-    exactly; "affine"; "function" for any other. n_values: how many numbers a sample has here.
-    center: the ℓ2 length of the value at the input 0. lipschitz: the constant of a function.
-    linear: what `Propagation` gets its norms from, of an affine operation.
+    kind: "input"; "sum" or "joined" of several values; "affine"; "function" for any other. center:
+    the ℓ2 length of the value at the input 0. noise: None in real arithmetic. lipschitz: the
+    constant of a function. linear: what `propagate` gets its norms from, of an affine operation.
     """
 
     what: str
-    kind: Literal["input", "sum", "joined", "same", "affine", "function"]
-    inputs: tuple[Node, ...]
-    n_values: int
-    center: Callable[[], float]
-    noise: Callable[[], Noise] = Noise
-    lipschitz: Callable[[], float] = lambda: 1.0
+    kind: Literal["input", "sum", "joined", "affine", "function"]
+    inputs: tuple[Node, ...] = ()
+    center: float = 0.0
+    noise: Noise | None = None
+    lipschitz: float = 1.0
     linear: Any = None
 
 
-class Propagation:
-    """Constants and errors along a graph, each found once.
+@dataclass(frozen=True)
+class Bound:
+    """How far a node can be from where it is at another input, and from real arithmetic.
 
-    norm: of consecutive affine operations, from what `linear` has of each. source: the node to
-    measure constants from, by default the input. stored: the noise of storing an activation.
+    constant: from the source, in real arithmetic. size: |y| <= |y(0)| + L·|x|. peak: the largest
+    number on the way, for the longest inputs. run: the consecutive affine operations that end here;
+    before: the constant before them.
     """
 
-    def __init__(
-        self,
-        norm: Callable[[tuple[Any, ...]], float],
-        source: Node | None = None,
-        stored: Callable[[Node], Noise] = lambda _: Noise(),
-    ) -> None:
-        self._source, self._stored = source, stored
-        self._norm = cache(lambda *run: norm(tuple(node.linear for node in run)))
-        self.constant = cache(self._constant)
-        self._error, self._peak = cache(self._find_error), cache(self._find_peak)
-        self._noise = cache(lambda node: _of(node, node.noise))
+    constant: float
+    size: Line
+    error: Line = Line()
+    peak: float = 0.0
+    before: float = 1.0
+    run: tuple[Node, ...] = ()
 
-    def comes_after(self, node: Node) -> bool:
-        """Whether all paths to a node lead through the source."""
-        if node is self._source or (self._source is None and node.kind == "input"):
-            return True
-        return bool(node.inputs) and all(map(self.comes_after, node.inputs))
+    @property
+    def computed(self) -> Line:
+        """The size of the value as computed."""
+        return self.size + self.error
 
-    def _constant(self, node: Node) -> float:
-        """The Lipschitz constant from the source to a node, in real arithmetic."""
-        run: list[Node] = []
-        last = node
-        while node is not self._source and node.kind in ("affine", "same"):
-            if node.kind == "affine":
-                run.insert(0, node)
-            (node,) = node.inputs
-        growth = self._before(node) * (self._norm(*run) if run else 1.0)
-        if not growth < math.inf:  # also false for NaN
-            raise LayerError(f"the Lipschitz constant of {last.what} is not finite")
-        return growth
-
-    def _before(self, node: Node) -> float:
-        """The constant up to a node that is not the result of an affine operation."""
-        if node is self._source or node.kind == "input":
-            return 1.0
-        constants = [self.constant(value) for value in node.inputs]
-        if node.kind == "sum":
-            return math.fsum(constants)
-        if node.kind == "joined":
-            return math.hypot(*constants)
-        return constants[0] * _of(node, node.lipschitz)
-
-    def sensitivity(self, node: Node) -> Sensitivity:
-        """The bounds of an activation as it is computed and stored."""
-        error, stored = self._error(node), self._stored(node)
-        error += (self._size(node) + error).through(stored.relative, stored.fixed)
-        bound = Sensitivity(self.constant(node), error.fixed, error.per_length)
-        if not math.isfinite(bound.lipschitz + bound.rounding + bound.rounding_per_length):
-            raise LayerError(f"the bounds of {node.what} are not finite")
-        return bound
-
-    def _size(self, node: Node) -> Line:
-        """|y| <= |y(0)| + L·|x|."""
-        return Line(node.center() * ROUND_UP, self.constant(node))
-
-    def _given(self, node: Node) -> Line:
-        """The size of a node as computed."""
-        return self._size(node) + self._error(node)
-
-    def _find_error(self, node: Node) -> Line:
-        if node.kind == "input":
-            return self._size(node).through(self._noise(node).relative, self._noise(node).fixed)
-        errors = [self._error(value) for value in node.inputs]
-        if node.kind == "same":
-            return errors[0]
-        if node.kind == "joined":
-            fixed, slopes = zip(*((e.fixed, e.per_length) for e in errors), strict=True)
-            return Line(math.hypot(*fixed), math.hypot(*slopes)).through(1.0)
-        noise, given = self._noise(node), sum(map(self._given, node.inputs), Line())
-        if node.kind == "sum":
-            stretch = 1.0
-        elif node.kind == "affine":
-            stretch = self._norm(node)
-        else:
-            stretch = _of(node, node.lipschitz)
-            self._check_overflow(node, noise, given)
-        error = sum(errors, Line()).through(stretch)
-        return error + given.through(noise.relative, noise.fixed)
-
-    def _find_peak(self, node: Node) -> float:
-        """The largest number before a node that no function has hidden yet, for longest inputs."""
-        if node.kind == "function":
-            return self._size(node).at(LONGEST)
-        peaks = [self._peak(value) for value in node.inputs]
-        if node.kind == "same":
-            return peaks[0]
-        if node.kind == "affine":
-            noise: Noise = self._noise(node)
-            given = self._given(node.inputs[0]).at(LONGEST)
-            return max(*peaks, noise.peak * given + noise.peak_fixed)
-        return 2 * max(self._size(node).at(LONGEST), *peaks, 0.0)
-
-    def _check_overflow(self, node: Node, noise: Noise, given: Line) -> None:
-        peak = noise.peak * given.at(LONGEST) + noise.peak_fixed
-        peak = max(self._peak(node.inputs[0]), peak**2 if noise.squares else peak)
-        if not peak < noise.largest / 4:
-            raise LayerError(
-                f"layer {node.what} cannot be bounded: numbers of up to {peak:.3g} may overflow "
-                "before it, and it may hide that: scale the inputs, or compute in more digits"
-            )
+    def sensitivity(self, stored: Noise) -> Sensitivity:
+        """The bounds of an activation that is stored with this noise."""
+        error = self.error + self.computed.through(stored.relative, stored.fixed)
+        if not math.isfinite(self.constant + error.fixed + error.per_length):
+            raise LayerError("its bounds are not finite")
+        return Sensitivity(self.constant, error.fixed, error.per_length)
 
 
-def _of(node: Node, find: Callable[[], Value]) -> Value:
-    """A fact about an operation, with its name in errors."""
-    try:
-        return find()
-    except LayerError as error:
-        raise LayerError(f"layer {node.what} cannot be bounded: {error}") from error
+def propagate(
+    nodes: Iterable[Node], norm: Callable[[tuple[Any, ...]], float], source: Node | None = None
+) -> dict[Node, Bound]:
+    """The bounds of nodes in their order, from a source on, by default the input.
+
+    Nodes that a path around the source leads to have none. norm: of consecutive affine operations,
+    from what `linear` has of each.
+    """
+    found: dict[Node, Bound] = {}
+    norm_of = cache(lambda *run: norm(tuple(node.linear for node in run)))
+    for node in nodes:
+        if node is source or (source is None and node.kind == "input"):
+            size, noise = Line(node.center * ROUND_UP, 1.0), node.noise or Noise()
+            error = size.through(noise.relative, noise.fixed)
+            found[node] = Bound(1.0, size, error, (size + error).at(LONGEST))
+        elif node.inputs and found.keys() >= set(node.inputs):
+            found[node] = _bound(node, [found[value] for value in node.inputs], norm_of)
+    return found
+
+
+def _bound(node: Node, inputs: list[Bound], norm: Callable[..., float]) -> Bound:
+    """The bound of an operation, given those of its inputs."""
+    constants, errors = [each.constant for each in inputs], [each.error for each in inputs]
+    before, run = constants[0] * node.lipschitz, ()
+    if node.kind == "sum":
+        before = math.fsum(constants)
+    elif node.kind == "joined":
+        before = math.hypot(*constants)
+    elif node.kind == "affine":
+        before, run = inputs[0].before, (*inputs[0].run, node)
+    constant = before * norm(*run) if run else before
+    if not constant < math.inf:  # also false for NaN
+        raise LayerError(f"the Lipschitz constant of {node.what} is not finite")
+    size, noise = Line(node.center * ROUND_UP, constant), node.noise
+    if noise is None:
+        return Bound(constant, size, before=before, run=run)
+    given = sum((each.computed for each in inputs), Line())
+    if node.kind == "joined":
+        fixed, slopes = zip(*((each.fixed, each.per_length) for each in errors), strict=True)
+        error = Line(math.hypot(*fixed), math.hypot(*slopes)).through(1.0)
+    else:
+        stretch = norm(node) if node.kind == "affine" else node.lipschitz
+        error = sum(errors, Line()).through(stretch) + given.through(noise.relative, noise.fixed)
+    on_the_way = noise.peak * given.at(LONGEST) + noise.peak_fixed
+    peak = max(on_the_way, *(each.peak for each in inputs))
+    largest = max(peak, on_the_way * on_the_way) if noise.squares else peak
+    if node.kind == "function" and not largest < noise.largest / 4:
+        raise LayerError(
+            f"layer {node.what} cannot be bounded: numbers of up to {largest:.3g} may overflow "
+            "before it, and it may hide that: scale the inputs, or compute in more digits"
+        )
+    return Bound(constant, size, error, peak, before, run)
 
 
 def spectral_norm(matrix: Any) -> float:
@@ -255,24 +204,18 @@ def spectral_norm(matrix: Any) -> float:
     return largest * math.sqrt(float(np.linalg.eigvalsh(gram)[-1])) * ROUND_UP
 
 
-def accumulate(layers: Iterable[LayerBound]) -> dict[str, float]:
+def accumulate(lipschitz: Mapping[str, float]) -> dict[str, float]:
     """Return the Lipschitz constants from the start to each layer.
 
     Args:
-        layers: Bounds of successive layers.
+        lipschitz: The constants of successive layers, each from the layer before it.
 
     Examples:
-        >>> constants = accumulate([LayerBound("hidden", 2.0), LayerBound("logits", 3.0)])
-        >>> print(f"{constants['logits']:.3f}")
-        6.000
+        >>> accumulate({"hidden": 2.0, "logits": 3.0})
+        {'hidden': 2.0, 'logits': 6.0}
     """
-    constants: dict[str, float] = {}
-    product = 1.0
-    for layer in layers:
-        if layer.name in constants:
-            raise InputError(f"two layers are named {layer.name!r}: give each layer its own name")
-        constants[layer.name] = product = product * layer.lipschitz
-    return constants
+    constants = _check_sizes(lipschitz)
+    return dict(zip(constants, itertools.accumulate(constants.values(), mul), strict=True))
 
 
 def propagate_radius(radius: float, lipschitz: Mapping[str, float]) -> dict[str, float]:
@@ -286,14 +229,20 @@ def propagate_radius(radius: float, lipschitz: Mapping[str, float]) -> dict[str,
             or `lipschitz_constants`.
 
     Examples:
-        >>> print(f"{propagate_radius(0.5, {'hidden': 2.0})['hidden']:.3f}")
-        1.000
+        >>> propagate_radius(0.5, {"hidden": 2.0})
+        {'hidden': 1.0}
     """
     start = _check_size(radius, "a radius")
-    return {
-        name: _check_size(constant, f"the Lipschitz constant of layer {name!r}") * start
-        for name, constant in lipschitz.items()
-    }
+    return {name: constant * start for name, constant in _check_sizes(lipschitz).items()}
+
+
+def _check_sizes(lipschitz: Mapping[str, float]) -> dict[str, float]:
+    what = "the Lipschitz constant of layer"
+    return {name: _check_size(value, f"{what} {name!r}") for name, value in lipschitz.items()}
+
+
+def _check_size(value: float, what: str) -> float:
+    return as_real(value, what, "be a number >= 0", lambda number: number >= 0)
 
 
 def as_matrix(matrix: Any, what: str = "a matrix") -> Floats:
@@ -313,7 +262,3 @@ def as_matrix(matrix: Any, what: str = "a matrix") -> Floats:
     if not np.isfinite(values).all():
         raise InputError(f"{what} must be finite; {(~np.isfinite(values)).sum()} entries are not")
     return values
-
-
-def _check_size(value: float, what: str) -> float:
-    return as_real(value, what, "be a number >= 0", lambda number: number >= 0)

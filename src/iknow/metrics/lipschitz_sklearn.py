@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cache, partial, reduce
+from functools import cache, reduce
 from typing import Any
 
 import numpy as np
@@ -27,10 +27,11 @@ from iknow.metrics.lipschitz import (
     FLOAT32_ROUNDING,
     FLOAT64_ROUNDING,
     SMALLEST,
+    Bound,
     Node,
     Noise,
-    Propagation,
     as_matrix,
+    propagate,
     spectral_norm,
 )
 
@@ -44,9 +45,9 @@ ACTIVATION_LIPSCHITZ = {"identity": 1.0, "relu": 1.0, "tanh": 1.0, "logistic": 0
 """The steepest slope of each activation function, by its name in scikit-learn."""
 USUAL = 1e-20, 1e20  # with parameters in this range float32 inputs up to 1e15 cannot overflow
 LARGEST = 4e150  # far from where squares of float64 overflow
-FLOAT64 = np.dtype(np.float64)
-Part = tuple[Any, Callable[[Floats], Floats], Noise, dict[str, Any]]
-"""An operation: its kind, what it computes, how far off, and what else a `Node` has of it."""
+Steps = Sequence[tuple[str, Any]]
+Part = tuple[Callable[[Floats], Floats], dict[str, Any]]
+"""An operation: what it computes, and what a `Node` has of it."""
 
 
 def unwrap(estimator: Any) -> tuple[list[tuple[str, Any]], Any]:
@@ -100,15 +101,11 @@ def mlp_lipschitz(
     """
     steps, classifier = unwrap(network)
     names = _layer_names(steps, classifier)
-    for name in (*names, start, *(layers or ())):
-        _place(name, names)
-    first = _place(start, names)
-    early = [name for name in layers or () if _place(name, names) < first]
-    if early:
+    places = {name: _place(name, names) for name in (*names, start, *(layers or ()))}
+    if early := [name for name in layers or () if places[name] < places[start]]:
         raise LayerError(f"layer {early[0]!r} comes before {start!r}: distances go forward")
-    nodes = _nodes(steps, classifier, names, first, FLOAT64)
-    found, along = dict(zip(names[first:], nodes, strict=True)), Propagation(_norm)
-    return {name: along.constant(found[name]) for name in found if name in (layers or found)}
+    found, _ = _bounds(steps, classifier, names, places[start], np.dtype(np.float64))
+    return {name: bound.constant for name, bound in found.items() if name in (layers or found)}
 
 
 def sensitivity_of(
@@ -130,15 +127,10 @@ def sensitivity_of(
     names = ["input", *(name for name, _ in steps)]
     if layer not in names:
         names = _layer_names(steps, classifier)
-    along = Propagation(
-        _norm, stored=lambda node: Noise(FLOAT32_ROUNDING, SMALLEST * math.sqrt(node.n_values))
-    )
-    taken = names[: _place(layer, names) + 1]
-    return along.sensitivity(_nodes(steps, classifier, taken, 0, dtype, n_features)[-1])
-
-
-def _norm(run: tuple[Floats, ...]) -> float:
-    return spectral_norm(reduce(np.matmul, run))
+    names = names[: _place(layer, names) + 1]
+    found, n_values = _bounds(steps, classifier, names, 0, dtype)
+    stored = Noise(FLOAT32_ROUNDING, SMALLEST * math.sqrt(n_values or n_features))
+    return found[layer].sensitivity(stored)
 
 
 def _place(name: str, names: Sequence[str]) -> int:
@@ -147,7 +139,7 @@ def _place(name: str, names: Sequence[str]) -> int:
     return names.index(name)
 
 
-def _layer_names(steps: Sequence[tuple[str, Any]], network: Any) -> list[str]:
+def _layer_names(steps: Steps, network: Any) -> list[str]:
     """The layers of a pipeline that ends in scikit-learn's own MLPClassifier, fitted."""
     from sklearn.neural_network import MLPClassifier
 
@@ -162,17 +154,15 @@ def _layer_names(steps: Sequence[tuple[str, Any]], network: Any) -> list[str]:
     return ["input", *(name for name, _ in steps), *hidden, "logits"]
 
 
-def _nodes(
-    steps: Sequence[tuple[str, Any]],
-    network: Any,
-    names: Sequence[str],
-    first: int,
-    dtype: np.dtype[Any],
-    n_features: int = 0,
-) -> list[Node]:
-    """The named layers from the first wanted one on, which counts as the input."""
-    node, value = Node("the input", "input", (), n_features, lambda: 0.0), None
-    nodes = [node]
+def _bounds(
+    steps: Steps, network: Any, names: Sequence[str], first: int, dtype: np.dtype[Any]
+) -> tuple[dict[str, Bound], int]:
+    """The bounds of the named layers from the first wanted one on, which counts as the input.
+
+    With them, how many numbers the last layer has; 0 of the input.
+    """
+    nodes, value = [Node("the input", "input", noise=Noise())], np.zeros(0)
+    layers = {names[first]: nodes[0]}
     for place, name in enumerate(names[first + 1 :], first):
         what = f"layer {name!r}"
         try:
@@ -183,43 +173,39 @@ def _nodes(
                 parts = _dense(network, place - len(steps))
         except LayerError as error:
             raise LayerError(f"{what} cannot be bounded: {error}") from error
-        for kind, function, noise, facts in parts:
-            value = function(np.zeros(len(facts["linear"])) if value is None else value)
-            center, noises = partial(_length, value), partial(lambda noise: noise, noise)
-            node = Node(repr(name), kind, (node,), len(value), center, noises, **facts)
-        nodes.append(node)
-    return nodes
+        for function, facts in parts:
+            value = function(value if value.size else np.zeros(len(facts["linear"])))
+            nodes.append(Node(repr(name), inputs=(nodes[-1],), center=_length(value), **facts))
+        layers[name] = nodes[-1]
+    found = propagate(nodes, lambda run: spectral_norm(reduce(np.matmul, run)))
+    return {name: found[node] for name, node in layers.items()}, value.size
 
 
 def _affine(matrix: Floats, offset: Floats, noise: float, fixed: float) -> Part:
-    """X → x @ matrix + offset, off by at most noise · |x|₂ + fixed.
-
-    The matrix has the shape (n_inputs, n_outputs).
-    """
-    peak, peak_fixed = _length(matrix), _length(offset)
-    if not max(peak, peak_fixed) < 1e100:
+    """X → x @ matrix + offset, off by at most noise · |x|₂ + fixed."""
+    noises = Noise(noise, fixed, _length(matrix), _length(offset))
+    if not max(noises.peak, noises.peak_fixed) < 1e100:
         raise LayerError("its weights are so large that float64 may overflow")
-    noises = Noise(noise, fixed, peak, peak_fixed)
-    return "affine", lambda x: x @ matrix + offset, noises, {"linear": matrix}
+    return lambda x: x @ matrix + offset, {"kind": "affine", "noise": noises, "linear": matrix}
 
 
 def _function(function: Callable[[Floats], Floats], slope: float, noise: float) -> Part:
     """A function of a Lipschitz constant, off by at most the noise."""
     noises = Noise(0.0, noise, largest=LARGEST)
-    return "function", function, noises, {"lipschitz": lambda: slope}
+    return function, {"kind": "function", "noise": noises, "lipschitz": slope}
 
 
 def _dense(network: Any, i: int) -> list[Part]:
     """Layer i of a network, in float64; the last one, the logits, has no activation."""
     matrix, offset = as_matrix(network.coefs_[i]), _vector(network.intercepts_[i])
     unit = 2 * (len(matrix) + 2) * FLOAT64_ROUNDING
-    affine = _affine(matrix, offset, unit * _length(matrix), unit * _length(offset))
+    parts = [_affine(matrix, offset, unit * _length(matrix), unit * _length(offset))]
     name = network.activation
-    if i == len(network.coefs_) - 1 or name == "identity":
-        return [affine]
-    # relu is exact; tanh and expit are off by a few units in the last place of numbers below 1.
-    noise = 0.0 if name == "relu" else 32 * FLOAT64_ROUNDING * math.sqrt(len(offset))
-    return [affine, _function(ACTIVATIONS[name], ACTIVATION_LIPSCHITZ[name], noise)]
+    if i < len(network.coefs_) - 1 and name != "identity":
+        # relu is exact; tanh and expit are off by some units in the last place of numbers below 1.
+        noise = 0.0 if name == "relu" else 32 * FLOAT64_ROUNDING * math.sqrt(len(offset))
+        parts.append(_function(ACTIVATIONS[name], ACTIVATION_LIPSCHITZ[name], noise))
+    return parts
 
 
 def _transform(transformer: Any, dtype: np.dtype[Any]) -> list[Part]:
@@ -254,22 +240,13 @@ def _transform(transformer: Any, dtype: np.dtype[Any]) -> list[Part]:
 
 def _scale(scaler: Any, unit: float) -> list[Part]:
     """Each feature times its scale plus its offset, then perhaps clipped."""
-    kind, ones = type(scaler).__name__, np.ones(scaler.n_features_in_)
-    offset, limits = 0 * ones, None
-    if kind == "MinMaxScaler":
+    scale, offset = np.ones(scaler.n_features_in_), np.zeros(scaler.n_features_in_)
+    if hasattr(scaler, "min_"):  # MinMaxScaler
         scale, offset = _vector(scaler.scale_), _vector(scaler.min_)
-        limits = tuple(map(float, scaler.feature_range)) if scaler.clip else None
-    elif kind == "MaxAbsScaler":
+    elif getattr(scaler, "with_std", getattr(scaler, "with_scaling", True)):
         scale = 1 / _vector(scaler.scale_)
-        limits = (-1.0, 1.0) if getattr(scaler, "clip", False) else None
-    else:
-        scaled, centered, center = (
-            (scaler.with_std, scaler.with_mean, scaler.mean_)
-            if kind == "StandardScaler"
-            else (scaler.with_scaling, scaler.with_centering, scaler.center_)
-        )
-        scale = 1 / _vector(scaler.scale_) if scaled else ones
-        offset = -_vector(center) * scale if centered else offset
+    if getattr(scaler, "with_mean", getattr(scaler, "with_centering", False)):
+        offset = -_vector(scaler.center_ if hasattr(scaler, "center_") else scaler.mean_) * scale
     sizes, (smallest, most) = np.abs(scale[scale != 0]), USUAL
     usual = ((sizes >= smallest) & (sizes <= most)).all() and (np.abs(offset) <= most).all()
     if unit > FLOAT64_ROUNDING and not usual:
@@ -279,14 +256,14 @@ def _scale(scaler: Any, unit: float) -> list[Part]:
         )
     # Parameters and results are rounded, some twice: 4 units of (|x · scale| + |offset|), plus
     # the loss below the smallest normal number.
-    largest = float(sizes.max(initial=0.0))
-    lost = math.sqrt(len(scale)) * (1 + largest) * 1e-44
-    fixed = 8 * unit * _length(offset) + lost
-    affine = _affine(np.diag(scale), offset, 8 * unit * largest, fixed)
-    if limits is None:
-        return [affine]
-    noise = 2 * unit * max(map(abs, limits)) * math.sqrt(len(scale))
-    return [affine, _function(lambda x: np.clip(x, *limits), 1.0, noise)]
+    largest, root = float(sizes.max(initial=0.0)), math.sqrt(len(scale))
+    fixed = 8 * unit * _length(offset) + root * (1 + largest) * 1e-44
+    parts = [_affine(np.diag(scale), offset, 8 * unit * largest, fixed)]
+    if getattr(scaler, "clip", False):
+        limits = getattr(scaler, "feature_range", (-1.0, 1.0))
+        noise = 2 * unit * max(map(abs, limits)) * root
+        parts.append(_function(lambda x: np.clip(x, *limits), 1.0, noise))
+    return parts
 
 
 def _project(pca: Any, unit: float) -> list[Part]:

@@ -32,7 +32,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -46,7 +46,7 @@ from iknow.core.robustness import Sensitivity
 from iknow.errors import InputError, LayerError
 from iknow.locking import fork_waits_for
 from iknow.metrics import lipschitz_aten as aten
-from iknow.metrics.lipschitz import Node, Noise, Propagation
+from iknow.metrics.lipschitz import Node, Noise, propagate
 from iknow.metrics.lipschitz_aten import Arithmetic, Call, Shape
 
 ROWS = 8
@@ -99,16 +99,15 @@ def lipschitz_constants(
     """
     with torch.inference_mode(False), torch.no_grad():
         graph = read_graph(module, tuple(input_shape), layers, start=start)
-        along = Propagation(aten.run_norm, None if start is None else graph.layers[start])
+        source = None if start is None else graph.layers[start]
+        found = propagate(graph.at_zero, aten.run_norm, source)
         if layers is None:
-            known = graph.layers.items()
-            layers = [
-                n for n, node in known if along.comes_after(node) and not n.endswith(ENTRANCE)
-            ]
+            nodes = graph.layers.items()
+            layers = [name for name, n in nodes if n in found and not name.endswith(ENTRANCE)]
         for name in layers:
-            if not along.comes_after(graph.layers[name]):
+            if graph.layers[name] not in found:
                 raise LayerError(f"layer {name!r} comes before {start!r}: distances go forward")
-        return {name: along.constant(graph.layers[name]) for name in layers}
+        return {name: found[graph.layers[name]].constant for name in layers}
 
 
 def sensitivities(
@@ -144,25 +143,19 @@ def sensitivities(
     with torch.inference_mode(False), torch.no_grad():
         if list(layers) == ["input"] and "input" not in dict(module.named_modules()):
             # Whatever the module is, `TorchModel` only casts the input to its dtype.
-            arithmetic = Arithmetic(aten.input_dtype(module))
-            given = _input(tuple(input_shape), arithmetic)
-            return {"input": _along(arithmetic).sensitivity(given)}
+            arithmetic, shape = Arithmetic(aten.input_dtype(module)), tuple(input_shape)
+            (bound,) = propagate([input_node(shape, arithmetic)], aten.run_norm).values()
+            return {"input": bound.sensitivity(arithmetic.of_storing(math.prod(shape)))}
         arithmetic = aten.arithmetic_of(module)
         graph = read_graph(module, tuple(input_shape), layers, arithmetic)
-        along = _along(arithmetic)
-        bounds = {name: along.sensitivity(graph.layers[name]) for name in layers}
+        found, bounds = propagate(graph.at_zero, aten.run_norm), {}
+        for name in layers:
+            node = graph.layers[name]
+            stored = arithmetic.of_storing(graph.at_zero[node].numel())
+            bounds[name] = found[node].sensitivity(stored)
         if adapter is not None and probe is not None:
             compare(adapter(copy.deepcopy(module)), graph, bounds, probe)
         return bounds
-
-
-def _along(arithmetic: Arithmetic) -> Propagation:
-    """Propagation up to what is stored in float32, into which all dtypes but one fit."""
-    cast = Arithmetic(torch.float32).of_cast
-    is_cast = arithmetic.dtype == torch.float64
-    return Propagation(
-        aten.run_norm, stored=lambda node: cast(node.n_values) if is_cast else Noise()
-    )
 
 
 def compare(model: Any, graph: Graph, bounds: Mapping[str, Sensitivity], probe: Any) -> None:
@@ -180,7 +173,7 @@ def compare(model: Any, graph: Graph, bounds: Mapping[str, Sensitivity], probe: 
         wanted = graph.run(exact[rows])
         for layer, bound in bounds.items():
             found = torch.from_numpy(np.asarray(seen.activations[layer])).double()
-            off = (found - wanted[layer].flatten(1))[usable].norm(dim=1)
+            off = (found - wanted[layer])[usable].norm(dim=1)
             allowed = bound.off(lengths[rows][usable])
             if not bool((off <= allowed * (1 + 1e-6)).all()):
                 raise LayerError(
@@ -197,10 +190,10 @@ def read_graph(
     start: str | None = None,
 ) -> Graph:
     """The graph of the named layers of a module, by default of all, and of `start`."""
-    kind, names = type(module).__name__, {name for name, _ in module.named_modules()} - {""}
+    kind, names = type(module).__name__, {"input", "output", *dict(module.named_modules())} - {""}
     wanted = {*(names if layers is None else layers), *([] if start is None else [start])}
-    for layer in sorted(wanted - {"input", "output", *names}):
-        if layer.removesuffix(ENTRANCE) not in names:
+    for layer in sorted(wanted):
+        if not {layer, layer.removesuffix(ENTRANCE)} & names:
             raise LayerError(f"{kind} has no layer {layer!r}")
     _check_parts(module)
     rows = torch.randn(5, *shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
@@ -209,17 +202,16 @@ def read_graph(
     exact = _marked(copy.deepcopy(module).cpu().double(), wanted)
     seen = _run(exact, batches)
     own = _marked(copy.deepcopy(module), wanted)
-    whole = {"input", "output"} - names
-    graph, alone = (
-        Graph(_export(own, shape, n), whole, None if layers is None else wanted, arithmetic)
-        for n in (MANY, 1)
-    )
+    only = None if layers is None else wanted
+    graph, alone = (Graph(_export(own, shape, n), only, arithmetic) for n in (MANY, 1))
     if not _same(graph.calls, alone.calls):
         raise LayerError(f"the forward of {kind} depends on the number of samples in a batch")
     for batch, found in zip(batches, seen, strict=True):
         for layer, value in graph.run(batch).items():
-            values = found.get(layer, [batch] if layer in whole else [])
-            if len(values) != 1 or not bool((values[0] - value).norm() <= 1e-5 * value.norm()):
+            values = found.get(layer, [])
+            if [each.numel() for each in values] != [value.numel()] or not bool(
+                (values[0].reshape(value.shape) - value).norm() <= 1e-5 * value.norm()
+            ):
                 raise LayerError(f"layer {layer!r} of {kind} differs from its exported graph")
     try:  # what `torch.compiler.is_compiling()` hides from the export
         with torch.no_grad():
@@ -249,17 +241,21 @@ def _check_parts(network: nn.Module) -> None:
 
 
 def _marked(network: nn.Module, layers: Set[str]) -> nn.Module:
-    """A network in eval mode whose layers, as hooks see them, are marked."""
+    """A network in eval mode whose layers, as hooks see them, are marked.
+
+    "input" and "output" are its own, unless modules have these names.
+    """
     parts = dict(network.eval().named_modules())
     for name, part in parts.items():
         if part.training is not False:
             raise LayerError(f"{name!r} ({type(part).__name__}) stays in training mode")
         part._forward_hooks.clear()
         part._forward_pre_hooks.clear()
-        if name in layers:
-            part.register_forward_hook(partial(_mark_output, name))
-        if f"{name}{ENTRANCE}" in layers - parts.keys():
-            hook = partial(_mark_input, f"{name}{ENTRANCE}")
+        output, entrance = name or "output", f"{name}{ENTRANCE}".removeprefix(".")
+        if output in layers and parts.get(output, part) is part:
+            part.register_forward_hook(partial(_mark_output, output))
+        if entrance in layers - parts.keys():
+            hook = partial(_mark_input, entrance)
             part.register_forward_pre_hook(hook, with_kwargs=True)
     return network
 
@@ -281,13 +277,13 @@ def _run(network: nn.Module, batches: Sequence[Tensor]) -> list[dict[str, list[T
         seen: dict[str, list[Tensor]] = {}
         token = _seen.set(seen)
         try:
-            output = network(batch.clone())
+            network(batch.clone())
         except Exception as error:  # the user's code may raise anything
             shape = tuple(batch.shape[1:])
             raise LayerError(f"{kind} failed on samples of shape {shape}: {error}") from error
         finally:
             _seen.reset(token)
-        found.append({"output": [output], **seen} if isinstance(output, Tensor) else seen)
+        found.append(seen)
     if not _same(vars(before), vars(network)):
         raise LayerError(f"a pass through {kind} changes it, so the next may differ")
     return found
@@ -357,13 +353,13 @@ def _quiet() -> Iterator[None]:
 class Graph:
     """An exported program as nodes to propagate over.
 
-    layers: by name, the nodes of the marked layers. whole: which of "input" and "output" are no
-    modules, but the network's own. wanted: the layers to read; None for all that have one value.
-    arithmetic: that of the rounding, if it counts. calls: what the nodes do, to compare.
+    layers: by name, the nodes of the wanted layers; wanted: None for all that have one value.
+    arithmetic: that of the rounding, if it counts. at_zero: the value of every node at the input 0,
+    each after those it is made of. calls: what the nodes do, to compare.
     """
 
     def __init__(
-        self, program: Any, whole: Set[str], wanted: Set[str] | None, arithmetic: Arithmetic | None
+        self, program: Any, wanted: Set[str] | None, arithmetic: Arithmetic | None
     ) -> None:
         self._program, self._arithmetic = program, arithmetic
         (name,) = program.graph_signature.user_inputs
@@ -373,53 +369,46 @@ class Graph:
             if self._moving.intersection(node.all_input_nodes):
                 self._moving.add(node)
         self.calls: list[Any] = []
-        self._nodes = {self._start: _input(self._sample(self._start), arithmetic)}
         self._steps: dict[Node, Callable[..., Tensor]] = {}
         self._constant = cache(self._find_constant)
-        marks = self._find_marks(whole)
-        self.layers = {
-            name: self._read(name, marks.get(name, []))
-            for name in (marks if wanted is None else sorted(wanted))
-            if wanted is not None or (len(marks[name]) == 1 and marks[name][0] in self._moving)
-        }
-
-    def _find_marks(self, whole: Set[str]) -> dict[str, list[Any]]:
-        """The values of each layer, in the order of the pass."""
-        found = {"input": [self._start]} if "input" in whole else {}
-        for node in self._program.graph.nodes:
+        start, shape = self._start, self._sample(self._start)
+        self._nodes = {start: input_node(shape, arithmetic)}
+        self.at_zero = {self._nodes[start]: torch.zeros(1, *shape, dtype=torch.float64)}
+        marks: dict[str, list[Any]] = {}
+        for node in program.graph.nodes:
             if node.target is torch.ops.iknow.mark.default:
-                found.setdefault(node.args[1], []).append(node.args[0])
-            elif node.op == "output" and "output" in whole:
-                single = self._program.call_spec.out_spec.is_leaf()
-                found["output"] = list(node.args[0]) if single else []
-        return found
+                marks.setdefault(node.args[1], []).append(node.args[0])
+        single = [n for n, found in marks.items() if len(found) == 1 and found[0] in self._moving]
+        wanted = single if wanted is None else sorted(wanted)
+        self.layers = {name: self._read(name, marks.get(name, [])) for name in wanted}
 
     def _read(self, name: str, values: Sequence[Any]) -> Node:
+        """The node of a layer, after those of all that it depends on."""
         if len(values) > 1:
             raise LayerError(f"layer {name!r} ran more than once, so it has no single bound")
         if not values:
             raise LayerError(f"layer {name!r} did not run, or is not one tensor: choose another")
+        (value,), needed = values, {*values}
+        for node in reversed(self._program.graph.nodes):
+            if node in needed:
+                needed |= self._moving.intersection(node.all_input_nodes)
         try:
-            return self._node(values[0])
+            if value not in self._moving:
+                raise LayerError("it does not depend on the input")
+            for node in self._program.graph.nodes:
+                is_size = isinstance(node.meta.get("val"), torch.SymInt | int)
+                if node in needed and node not in self._nodes and not is_size:
+                    self._nodes[node] = self._translate(node)
         except LayerError as error:
             raise LayerError(f"layer {name!r} cannot be bounded: {error}") from error
+        return self._nodes[value]
 
     def run(self, batch: Tensor) -> dict[str, Tensor]:
-        """The values of the layers for a float64 batch, from the graph alone."""
-        values = self._values(batch)
-        return {name: values[node] for name, node in self.layers.items()}
-
-    def _values(self, batch: Tensor) -> dict[Node, Tensor]:
+        """The values of the layers for a float64 batch, from the graph alone, of shape (n, -1)."""
         values = {self._nodes[self._start]: batch}
         for node, step in self._steps.items():
             values[node] = step(*(values[value] for value in node.inputs))
-        return values
-
-    @cached_property
-    def _centers(self) -> dict[Node, float]:
-        """The ℓ2 length of every value at the input 0."""
-        zero = torch.zeros(1, *self._sample(self._start), dtype=torch.float64)
-        return {node: float(value.norm()) for node, value in self._values(zero).items()}
+        return {name: values[node].flatten(1) for name, node in self.layers.items()}
 
     def _sample(self, node: Any) -> Shape:
         """The shape of one sample of a value, whose first axis must be that of the batch."""
@@ -435,69 +424,69 @@ class Graph:
             raise LayerError(f"{_what(node)} computes in {value.dtype}")
         return tuple(sizes[1:])
 
-    def _node(self, value: Any) -> Node:
-        """The node of a value, after those of all that it depends on."""
-        if value not in self._moving:
-            raise LayerError("it does not depend on the input")
-        needed, left = set(), [value]
-        while left:
-            node = left.pop()
-            if node in self._moving and node not in needed:
-                needed.add(node)
-                left += node.all_input_nodes
-        for node in self._program.graph.nodes:
-            is_size = isinstance(node.meta.get("val"), torch.SymInt | int)
-            if node in needed and node not in self._nodes and not is_size:
-                self._nodes[node] = self._translate(node)
-        return self._nodes[value]
-
     def _translate(self, node: Any) -> Node:
+        """The node of an operation; if that keeps all values in their order, the one before it."""
         if node.target is operator.getitem and node.args[1] == 0:  # a pool's or norm's first result
             return self._nodes[node.args[0]]
         name, output = str(node.target).removeprefix("aten."), self._sample(node)
         if name in aten.SAME:
-            return self._add(node, "same", node.args[:1], lambda y: y.reshape(len(y), *output))
-        given = _arguments(node)
+            self.calls.append((name,))
+            return self._take(node, node.args[:1])[0]
+        given, arithmetic = _arguments(node), self._arithmetic
         moving = [key for key, value in given.items() if self._is_moving(value)]
-        arithmetic = self._arithmetic or Arithmetic(torch.float64)
         if name == "cat.default" and all(map(self._is_moving, given["tensors"])):
-            axis = given["dim"]
-            return self._add(node, "joined", given["tensors"], lambda *ys: torch.cat(ys, axis))
+            axis, noise = given["dim"], None if arithmetic is None else Noise()
+            facts = {"kind": "joined", "noise": noise}
+            return self._add(node, given["tensors"], lambda *ys: torch.cat(ys, axis), axis, facts)
         if name in SUMS and len(moving) == 2 and given["alpha"] == 1:
-            values, small = [given[key] for key in moving], math.sqrt(math.prod(output))
+            values = [given[key] for key in moving]
             if {*map(self._sample, values)} != {output}:
                 raise LayerError(f"{_what(node)} adds values of different shapes")
-            small *= 4 * arithmetic.smallest
-            noise = partial(Noise, 2 * arithmetic.unit, small)
-            return self._add(node, "sum", values, node.target, noise=noise)
+            noise = None
+            if arithmetic is not None:
+                small = 4 * arithmetic.smallest * math.sqrt(math.prod(output))
+                noise = Noise(2 * arithmetic.unit, small)
+            return self._add(node, values, node.target, None, {"kind": "sum", "noise": noise})
         if name in aten.AFFINE.keys() | aten.FUNCTIONS.keys() and len(moving) == 1:
             values = [given.pop(moving[0])]
             others = {key: self._in_float64(other) for key, other in given.items()}
             call = Call(name, node.target, moving[0], others, self._sample(values[0]), output)
-            aten.check_call(call)
-            if name in aten.AFFINE:
-                noise = partial(aten.affine_noise, call, arithmetic)
-                return self._add(node, "affine", values, call, noise=noise, linear=call)
-            noise = partial(aten.function_noise, call, arithmetic)
-            constant = partial(aten.constant_of, call)
-            return self._add(node, "function", values, call, noise=noise, lipschitz=constant)
+            try:
+                facts = aten.facts_of(call, arithmetic)
+            except LayerError as error:
+                raise LayerError(f"{_what(node)}: {error}") from error
+            return self._add(node, values, call, others, facts)
         raise LayerError(f"torch's {name.partition('.')[0]} is not supported in {_what(node)}")
 
     def _is_moving(self, value: Any) -> bool:
         return isinstance(value, torch.fx.Node) and value in self._moving
 
-    def _add(
-        self, node: Any, kind: Any, values: Sequence[Any], step: Callable[..., Tensor], **facts: Any
-    ) -> Node:
+    def _take(self, node: Any, values: Sequence[Any]) -> tuple[Node, ...]:
+        """The nodes of the values that an operation reads."""
         if not self._nodes.keys() >= set(values):
             raise LayerError(f"{_what(node)} depends on the number of samples in a batch")
-        inputs, shape = tuple(self._nodes[value] for value in values), self._sample(node)
-        n_values, what = math.prod(shape), _what(node)
-        made = Node(what, kind, inputs, n_values, lambda: self._centers[made], **facts)
-        places = [list(self._nodes.values()).index(each) for each in inputs]
-        arguments = step.arguments if isinstance(step, Call) else node.args[1:] * (kind == "joined")
-        self.calls.append((str(node.target), places, arguments, shape))
-        self._steps[made] = step
+        return tuple(self._nodes[value] for value in values)
+
+    def _add(
+        self,
+        node: Any,
+        values: Sequence[Any],
+        function: Callable[..., Tensor],
+        arguments: Any,
+        facts: dict[str, Any],
+    ) -> Node:
+        """A node for a function of values; arguments: what else it depends on."""
+        inputs, shapes = self._take(node, values), list(map(self._sample, values))
+
+        def step(*batches: Tensor) -> Tensor:
+            pairs = zip(batches, shapes, strict=True)
+            return function(*(batch.reshape(len(batch), *shape) for batch, shape in pairs))
+
+        value = step(*(self.at_zero[each] for each in inputs))
+        made = Node(_what(node), inputs=inputs, center=float(value.norm()), **facts)
+        places = [list(self.at_zero).index(each) for each in inputs]
+        self.calls.append((str(node.target), places, arguments, self._sample(node)))
+        self.at_zero[made], self._steps[made] = value, step
         return made
 
     def _in_float64(self, value: Any) -> Any:
@@ -530,10 +519,9 @@ class Graph:
             raise LayerError(f"{_what(node)} cannot be computed in float64") from error
 
 
-def _input(shape: Shape, arithmetic: Arithmetic | None) -> Node:
-    n_values = math.prod(shape)
-    noise = Noise() if arithmetic is None else arithmetic.of_cast(n_values)
-    return Node("the input", "input", (), n_values, lambda: 0.0, lambda: noise)
+def input_node(shape: Shape, arithmetic: Arithmetic | None) -> Node:
+    noise = None if arithmetic is None else arithmetic.of_cast(math.prod(shape))
+    return Node("the input", "input", noise=noise)
 
 
 def _arguments(node: Any) -> dict[str, Any]:
