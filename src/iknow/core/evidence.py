@@ -221,7 +221,7 @@ def distances_for_and_against(evidence: Evidence, belief: Ints) -> tuple[Floats,
 
     Without a belief (`NO_BELIEF`) d_g is inf, and every class is another one.
     """
-    rows = np.flatnonzero(belief != NO_BELIEF)
-    others = evidence.class_distances.copy()
+    rows, distances = np.flatnonzero(belief != NO_BELIEF), evidence.distances[:, :, 0]
+    others = distances.copy()
     others[rows, belief[rows]] = np.inf
-    return believed(evidence.class_distances, belief), others.min(axis=1)
+    return believed(distances, belief), others.min(axis=1)

@@ -38,7 +38,7 @@ def find_support(evidence: Evidence, rule: Rule, belief: Ints | None = None) -> 
     """
     weighed = weigh(evidence, rule.quorum, belief)
     reach = rule.reach(weighed)
-    return within(weighed.class_distances, reach if reach.ndim == 2 else reach[:, None])
+    return within(weighed.distances[:, :, 0], reach if reach.ndim == 2 else reach[:, None])
 
 
 def within(distances: Floats, reach: Floats | float) -> Bools:
@@ -59,7 +59,7 @@ def justify(supports: Sequence[Bools]) -> Bools:
     """
     if not supports:
         raise InputError("a justification needs the support of at least one layer; got none")
-    shapes = {support.shape for support in supports}
+    shapes = set(map(np.shape, supports))
     if len(shapes) > 1:
         raise InputError(f"supports must share a shape; got {', '.join(map(str, sorted(shapes)))}")
     stacked = np.stack(supports)

@@ -108,7 +108,7 @@ def cut_batches(inputs: Any, size: int | None = None) -> list[Any]:
     if n == 0:
         raise InputError("X holds no samples")
     size = affordable_batch_size(inputs) if size is None else size
-    size = as_whole(size, "batch_size", "be a whole number >= 1", lambda whole: whole >= 1)
+    size = as_whole(size, "batch_size", "be a whole number >= 1", 1)
     return [take_rows(inputs, slice(start, start + size)) for start in range(0, n, size)]
 
 

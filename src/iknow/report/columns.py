@@ -238,8 +238,7 @@ def sample_columns(
 ) -> Columns:
     """What the page holds about each sample besides its evidence; y_true: codes of shape (n,)."""
     known = assessment.assertion[rows] == Assertion.IK
-    stability, doubted = assessment.stability, assessment.doubted
-    doubted = None if doubted is None else doubted[rows]
+    stability = assessment.stability
     belief = assessment.belief_codes[rows]
     scores = np.where(belief < 0, np.nan, assessment.scores[rows, belief])
     columns: Columns = {
@@ -248,7 +247,7 @@ def sample_columns(
         "belief": belief.astype(np.int32),
         "invalid": assessment.invalid[rows].astype(np.uint8),
         "uncertified": (~may_be_known(belief, assessment.knowable)).astype(np.uint8),
-        "doubted": (~may_be_known(belief, None, doubted)).astype(np.uint8),
+        "doubted": assessment.doubted[rows].astype(np.uint8),
         "score": scores.astype(np.float32),
         "removals": np.where(known, stability.at_least[rows], 0).astype(np.int32),
         "removalsExact": stability.exact[rows].astype(np.uint8),

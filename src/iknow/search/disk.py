@@ -46,6 +46,7 @@ from iknow.core.decision import Scope, find_cap, scope_of
 from iknow.core.evidence import NO_EXEMPLAR, Evidence, stack_evidence
 from iknow.core.rule import Rule
 from iknow.core.text import as_whole
+from iknow.errors import InputError
 from iknow.locking import cached_property
 from iknow.pages import cut, find_map, read_through, release, slices, take
 from iknow.search.bounds import LowerBounds
@@ -98,9 +99,11 @@ class DiskIndex(RowIndex):
         **named: Any,
     ) -> None:
         enough = f"be a whole number of bytes >= {LEAST_MEMORY:,}"
-        self.memory = as_whole(memory, "memory", enough, lambda number: number >= LEAST_MEMORY)
+        self.memory = as_whole(memory, "memory", enough, LEAST_MEMORY)
         power = "be a power of two"
-        self.block = as_whole(block, "block", power, lambda n: n > 0 and n & (n - 1) == 0)
+        self.block = as_whole(block, "block", power, 1)
+        if self.block & (self.block - 1):
+            raise InputError(f"block must {power}; got {block}")
         self.folder = as_folder(folder)
         super().__init__(*arrays, **named)
         if find_map(self.points) is None:

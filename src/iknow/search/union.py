@@ -42,7 +42,7 @@ from iknow.core.text import shown
 from iknow.errors import InputError
 from iknow.locking import cached_property
 from iknow.pages import slices
-from iknow.search.index import RowIndex, check_activations, check_width
+from iknow.search.index import RowIndex, check_activations
 
 Make = Callable[..., RowIndex]
 FEW = 8  # further rows to ask for, first, in place of those that are gone
@@ -82,8 +82,7 @@ class Union(RowIndex):
         removed: numbers of rows that are there, ascending. points, labels, rows: those to come, of
         shapes (m, n_features), (m,) and (m,). n_classes: as many as before, or more.
         """
-        new = check_activations(points)
-        check_width(new, self.n_features, "activations")
+        new = check_activations(points, n_features=self.n_features)
         of_base = removed[~np.isin(removed, self.added.rows)]
         kept = ~np.isin(self.added.rows, removed)
         came = {"points": new, "labels": labels, "rows": rows}

@@ -29,10 +29,10 @@ class NumpyBlocks(Blocks):
     xp = np
     bytes_of_candidates, bytes_of_minima = 8 << 20, BYTES_FOR_MINIMA
 
-    def __init__(self, stored: RowIndex, size: int | None = None) -> None:
+    def __init__(self, stored: RowIndex) -> None:
         # Not `stored` itself: a part of an index must be freed as soon as nobody refers to it.
         self.points, self.rows, self.n_classes = stored.points, stored.rows, stored.n_classes
-        self.size = size = size or _choose_size(stored)
+        self.size = size = _choose_size(stored)
         firsts = stored.class_starts
         self.classes: Ints = np.flatnonzero(np.diff(firsts))
         cuts = [np.arange(firsts[c], firsts[c + 1], size) for c in self.classes]
