@@ -147,14 +147,12 @@ def make_assertions(
     knowable: Sequence[int] | None = None,
     doubted: Bools | None = None,
 ) -> Assertions:
-    """Return the `Assertion` for each query, of shape (n_queries,).
+    """The `Assertion` for each query, of shape (n_queries,).
 
-    Args:
-        belief: Class codes of shape (n_queries,); `NO_BELIEF` for none, which nothing justifies.
-        justification: Mask of shape (n_queries, n_classes).
-        knowable: Codes of the classes that a belief may be IK in. Default: all.
-        doubted: Mask of shape (n_queries,) of the beliefs that the model itself has too little
-            confidence in to be IK. Default: none.
+    belief: class codes of shape (n_queries,); `NO_BELIEF` for none, which nothing justifies.
+    justification: mask of shape (n_queries, n_classes). knowable: codes of the classes that a
+    belief may be IK in; None for all. doubted: mask of shape (n_queries,) of the beliefs that the
+    model itself has too little confidence in to be IK.
 
     Examples:
         >>> make_assertions(np.array([0]), np.array([[True, False]])) == Assertion.IK

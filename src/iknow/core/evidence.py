@@ -136,8 +136,7 @@ def empty_evidence(
 def merge_evidence(parts: Sequence[Evidence]) -> Evidence:
     """Combine the evidence of disjoint parts of a training set, about the same queries.
 
-    Args:
-        parts: Evidence of each part. Exemplars must be rows of the whole training set.
+    Exemplars must be rows of the whole training set.
 
     Examples:
         >>> len(merge_evidence([a.evidence["input"], a.evidence["input"]])) == len(a)

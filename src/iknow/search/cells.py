@@ -59,7 +59,7 @@ class Clock:
 
     def __init__(self) -> None:
         self.seconds: list[float | None] = [None] * len(WAYS)
-        self._seen = [0] * len(WAYS)
+        self.seen = [0] * len(WAYS)
         self._since = [0.0] * len(WAYS)  # seconds since each way was tried
 
     def choose(self, ways: list[int], n: int) -> int:
@@ -75,16 +75,12 @@ class Clock:
         """Learn how long n queries took; the first time may have compiled something."""
         self._since = [each + seconds for each in self._since]
         self._since[way] = 0.0
-        self._seen[way] += 1
+        self.seen[way] += 1
         before, latest = self.seconds[way], seconds / n
-        if self._seen[way] > 1 and (before is None or latest < before):
+        if self.seen[way] > 1 and (before is None or latest < before):
             self.seconds[way] = latest
         elif before is not None:  # a busy machine makes some times longer, and none shorter
             self.seconds[way] = before + FORGETTING * (latest - before)
-
-    def knows(self, way: int) -> bool:
-        """Whether a way was timed often enough."""
-        return self._seen[way] > ENOUGH_TIMES
 
 
 class StepCost:
@@ -116,7 +112,7 @@ class StepCost:
             return PRODUCTS, n
         ways, clock = [way for _, way in paying] + [PRODUCTS], self._clocks[n > FEW]
         for way in ways:
-            if not clock.knows(way):
+            if clock.seen[way] <= ENOUGH_TIMES:
                 # Enough of a large batch that starting threads does not count.
                 return (way, max(MANY, n // 4)) if n <= FEW or n >= MANY else (ways[0], n)
         return clock.choose(ways, n), n

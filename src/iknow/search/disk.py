@@ -32,7 +32,6 @@ Within a horizon the believed class comes first, and the others only as far as t
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -201,7 +200,13 @@ class CodedRows:
         for_each(lambda each: self._divide(points, *each, part), classes)
         for_each(lambda each: self._code(points, each, size, file), parts)
         self.codes = file.as_rows(n, width, np.int8)
-        self.chunks = list(self._chunks())
+        self.chunks: list[Chunk] = []
+        for chunk in slices(len(self.table.classes), BLOCKS_PER_CHUNK):
+            centers = self.table.centers[chunk]
+            codes, firsts = np.unique(self.table.classes[chunk], return_index=True)
+            ranges = map(slice, firsts, [*firsts[1:], len(centers)])
+            bounds = LowerBounds(centers, np.arange(len(centers)), 1)
+            self.chunks.append((chunk.start, list(zip(codes, ranges, strict=True)), bounds))
 
     def expect(self, blocks: Ints) -> None:
         """Have the system read blocks before they are needed."""
@@ -255,14 +260,6 @@ class CodedRows:
             at = part.start * size
             codes = codes.reshape(-1, width)[: len(rows) - at]
             file.write(codes, (slots.start + at) * width)
-
-    def _chunks(self) -> Iterator[Chunk]:
-        for part in slices(len(self.table.classes), BLOCKS_PER_CHUNK):
-            centers = self.table.centers[part]
-            codes, starts = np.unique(self.table.classes[part], return_index=True)
-            ranges = map(slice, starts, [*starts[1:], len(centers)])
-            bounds = LowerBounds(centers, np.arange(len(centers)), 1)
-            yield part.start, list(zip(codes, ranges, strict=True)), bounds
 
 
 class DiskLimits(NamedTuple):

@@ -138,13 +138,9 @@ class RowIndex(ABC):
         return {name: vars(self)[name] for name in kept if name != "_making"}  # its lock
 
     def _search(self, points: Floats32, scope: Scope) -> Evidence:
-        k, n = scope.any, self.n_rows
-        if k < 0:
-            raise InputError(f"k must be >= 0; got {k}")
-        if k > n:
-            raise InputError(f"k={k} neighbors were asked for but the index holds {n} samples")
-        if len(points) == 0 or n == 0:
-            return empty_evidence(len(points), self.n_classes, k, scope.per_class)
+        check_k(scope.any, self.n_rows)
+        if len(points) == 0 or self.n_rows == 0:
+            return empty_evidence(len(points), self.n_classes, scope.any, scope.per_class)
         return self.search(points, scope)
 
     def _take(self, points: Floats32, order: Ints) -> Floats32:
@@ -241,3 +237,11 @@ def check_labels(labels: Any, n_rows: int, n_classes: int) -> Ints:
             f"got {codes.min()} to {codes.max()}"
         )
     return codes.astype(np.int64, copy=False)
+
+
+def check_k(k: int, n_rows: int) -> None:
+    """Check that the index holds k neighbors."""
+    if k < 0:
+        raise InputError(f"k must be >= 0; got {k}")
+    if k > n_rows:
+        raise InputError(f"k={k} neighbors were asked for but the index holds {n_rows} samples")

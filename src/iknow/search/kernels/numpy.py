@@ -11,7 +11,6 @@ import numpy as np
 from iknow.core.arrays import Floats, Floats32, Ints
 from iknow.core.decision import Scope
 from iknow.core.evidence import NO_EXEMPLAR, Evidence, empty_evidence
-from iknow.locking import cached_property
 from iknow.pages import slices
 from iknow.search.bounds import LowerBounds
 from iknow.search.engine import NO_ROW, Blocks, Groups, positions
@@ -39,6 +38,7 @@ class NumpyBlocks(Blocks):
         self.starts: Ints = np.concatenate(cuts)
         self.ends: Ints = np.append(self.starts[1:], stored.n_rows)
         self.group(np.array([len(cut) for cut in cuts]))
+        self._bounds = LowerBounds(self.points, self.starts, size)
 
     def search(self, points: Floats32, scope: Scope) -> Evidence:
         """All evidence about points of shape (n, n_features)."""
@@ -58,10 +58,6 @@ class NumpyBlocks(Blocks):
 
     def bound(self, queries: Floats32) -> tuple[Any, Callable[[Floats], Any]]:
         return self._bounds.bound(queries)
-
-    @cached_property
-    def _bounds(self) -> LowerBounds:
-        return LowerBounds(self.points, self.starts, self.size)
 
     def promising(self, minima: Floats32, groups: Groups, m: int) -> tuple[Floats32, Ints]:
         shape = min(m, groups.largest), len(groups.starts) - 1, minima.shape[1]

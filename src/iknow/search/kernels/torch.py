@@ -451,14 +451,10 @@ class Frame(NamedTuple):
         scales = ((shift + 1023) << 52).view(torch.float64)
         scaled = torch.where(far[:, None], 0.0, placed) * scales[:, None]
         low, norm, lost, kept = self.round_off(scaled)
-        return QueryBounds(
-            frame=self,
-            low=low,
-            scales=scales.float(),
-            norms=_rounded_up(norm * (1 + self.slack)),
-            errors=_rounded_up((lost + self.error * kept) * (1 + self.slack)),
-            half_norms=torch.where(far, -torch.inf, placed.square().sum(1) / 2),
-        )
+        norms, errors = norm * (1 + self.slack), (lost + self.error * kept) * (1 + self.slack)
+        half_norms = torch.where(far, -torch.inf, placed.square().sum(1) / 2)
+        rounded = scales.float(), _rounded_up(norms), _rounded_up(errors)
+        return QueryBounds(self, low, *rounded, half_norms)
 
 
 class QueryBounds(NamedTuple):
