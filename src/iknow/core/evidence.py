@@ -41,8 +41,29 @@ class Columns:
 About = TypeVar("About", bound=Columns)
 
 
+class Ranked(Columns):
+    """Base of records that hold the distances to the nearest samples of all classes."""
+
+    neighbor_distances: Floats  # of shape (n_queries, n_neighbors), ascending
+
+    @property
+    def n_neighbors(self) -> int:
+        return int(self.neighbor_distances.shape[1])
+
+    def neighbor_distance(self, k: int) -> Floats:
+        """Return the distance to the `k`-th nearest training activation, of shape (n_queries,)."""
+        if k < 1:
+            raise InputError(f"k must be >= 1; got {k}")
+        if k > self.n_neighbors:
+            raise InputError(
+                f"the evidence holds {self.n_neighbors} neighbor distances, too few for k={k}: "
+                f"gather it with k={k} or more"
+            )
+        return self.neighbor_distances[:, k - 1]
+
+
 @dataclass(frozen=True, eq=False)
-class Evidence(Columns):
+class Evidence(Ranked):
     """Distances from each query to the training set, in one layer.
 
     Attributes:
@@ -89,10 +110,6 @@ class Evidence(Columns):
         return int(self.distances.shape[1])
 
     @property
-    def n_neighbors(self) -> int:
-        return int(self.neighbor_distances.shape[1])
-
-    @property
     def per_class(self) -> int:
         """How many of the nearest samples of each class the evidence holds."""
         return int(self.distances.shape[2])
@@ -111,17 +128,6 @@ class Evidence(Columns):
         """Return the distance to the nearest training activation, of shape (n_queries,)."""
         nearest: Floats = self.class_distances.min(axis=1)
         return nearest
-
-    def neighbor_distance(self, k: int) -> Floats:
-        """Return the distance to the `k`-th nearest training activation, of shape (n_queries,)."""
-        if k < 1:
-            raise InputError(f"k must be >= 1; got {k}")
-        if k > self.n_neighbors:
-            raise InputError(
-                f"the evidence holds {self.n_neighbors} neighbor distances, too few for k={k}: "
-                f"gather it with k={k} or more"
-            )
-        return self.neighbor_distances[:, k - 1]
 
 
 def empty_evidence(

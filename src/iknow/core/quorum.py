@@ -25,7 +25,7 @@ import numpy as np
 
 from iknow.core.arrays import Floats, Ints
 from iknow.core.codes import NO_BELIEF
-from iknow.core.evidence import NO_EXEMPLAR, Columns, Evidence, believed, distances_for_and_against
+from iknow.core.evidence import NO_EXEMPLAR, Evidence, Ranked, believed, distances_for_and_against
 from iknow.core.text import as_whole, shown
 from iknow.errors import InputError
 
@@ -89,7 +89,7 @@ def weigh(evidence: Evidence, quorum: Quorum, belief: Ints | None = None) -> Wei
 
 
 @dataclass(frozen=True, eq=False)
-class Contrast(Columns):
+class Contrast(Ranked):
     """What one layer says for and against the beliefs about n queries."""
 
     own: Floats  # distances to the believed class, of shape (n,)
@@ -97,15 +97,8 @@ class Contrast(Columns):
     neighbor_distances: Floats  # as in `Evidence`, of shape (n, n_neighbors)
     quorum: Quorum = ONE  # how many samples a distance reaches
 
-    @property
-    def n_neighbors(self) -> int:
-        return int(self.neighbor_distances.shape[1])
-
     def nearest_distance(self) -> Floats:
         return np.minimum(self.own, self.other)
-
-    def neighbor_distance(self, k: int) -> Floats:
-        return self.as_evidence().neighbor_distance(k)
 
     def as_evidence(self) -> Weighed:
         """The same as evidence about two classes: the believed one, code 0, and all others."""

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from iknow.core.arrays import Bools, Floats, Floats32, Ints
+from iknow.core.arrays import Bools, Floats32, Ints
 from iknow.core.codes import NO_BELIEF
 from iknow.core.decision import Scope, is_enough
 from iknow.core.evidence import (
@@ -163,9 +163,11 @@ class Union(RowIndex):
         struck = np.zeros(neighbors.shape, dtype=np.bool_)
         if found.n_neighbors:
             wanted = Scope(any=min(found.n_neighbors, len(self.gone)))
-            struck = _find_equals(
-                neighbors, self._removed._search(points, wanted).neighbor_distances
-            )
+            queries = np.arange(len(found))
+            for column in self._removed._search(points, wanted).neighbor_distances.T:
+                equal = (neighbors == column[:, None]) & ~struck
+                first = equal.argmax(axis=1)
+                struck[queries, first] |= equal[queries, first]
         most = np.maximum(lost.sum(axis=2).max(axis=1, initial=0), struck.sum(axis=1))
         if not most.any():
             return found, most
@@ -271,17 +273,6 @@ def are_among(numbers: Ints, known: Ints) -> Bools:
         return np.zeros(numbers.shape, dtype=np.bool_)
     places = np.minimum(np.searchsorted(known, numbers), len(known) - 1)
     return np.asarray(known[places] == numbers)
-
-
-def _find_equals(whole: Floats, part: Floats) -> Bools:
-    """Mark one entry of `whole`, (n, a), for each equal one of `part`, (n, b), while there are."""
-    struck = np.zeros(whole.shape, dtype=np.bool_)
-    queries = np.arange(len(whole))
-    for column in part.T:
-        equal = (whole == column[:, None]) & ~struck
-        first = equal.argmax(axis=1)
-        struck[queries, first] |= equal[queries, first]
-    return struck
 
 
 def _replace(evidence: Evidence, queries: Ints, part: Evidence) -> Evidence:

@@ -508,7 +508,11 @@ def measure(points: Tensor, queries: Tensor) -> Tensor:
     here is a separate torch operation.
     """
     difference = points.double() - queries.double()
-    return correct_root(add_like_numpy(difference.mul_(difference)))
+    squared = add_like_numpy(difference.mul_(difference))
+    if squared.device.type == "cuda":
+        return squared.sqrt()
+    # On the CPU torch's root is not always the one that IEEE 754 defines.
+    return torch.from_numpy(np.sqrt(squared.cpu().numpy())).to(squared.device)
 
 
 def add_like_numpy(terms: Tensor) -> Tensor:
@@ -527,13 +531,6 @@ def add_like_numpy(terms: Tensor) -> Tensor:
     for term in terms[..., in_eights or 1 :].unbind(-1):
         total = total + term
     return total
-
-
-def correct_root(squared: Tensor) -> Tensor:
-    """The square root as IEEE 754 defines it; torch's own on the CPU does not always match it."""
-    if squared.device.type == "cuda":
-        return squared.sqrt()
-    return torch.from_numpy(np.sqrt(squared.cpu().numpy())).to(squared.device)
 
 
 def to_device(array: np.ndarray, device: torch.device) -> Tensor:

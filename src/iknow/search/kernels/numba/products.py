@@ -129,15 +129,10 @@ def _sum_of_piece(
     whole = n - n % 8
     total = vectors.sum_of_eights(queries, query, points, row, start, whole)
     for j in range(start + whole, start + n):
-        total += _squared_difference(queries, query, points, row, j)
+        # No slices: numba would count references to them, at some cost.
+        difference = np.float64(points[row, j]) - np.float64(queries[query, j])
+        total += difference * difference
     return total
-
-
-@inlined
-def _squared_difference(queries: Floats32, query: int, points: Floats32, row: int, j: int) -> Any:
-    # No slices: numba would count references to them, at some cost.
-    difference = np.float64(points[row, j]) - np.float64(queries[query, j])
-    return difference * difference
 
 
 @compiled
