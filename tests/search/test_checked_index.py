@@ -14,17 +14,11 @@ from sklearn.preprocessing import MinMaxScaler
 
 from iknow import Ball, EpistemicClassifier, Nearest, RelativeBall
 from iknow.core.evidence import NO_EXEMPLAR, Evidence
+from iknow.core.text import as_whole
 from iknow.errors import InputError
 from iknow.metrics import Minkowski, Weighted
 from iknow.models import PrecomputedModel
-from iknow.search.index import (
-    CheckedIndex,
-    check_activations,
-    check_k,
-    check_labels,
-    check_per_class,
-    check_width,
-)
+from iknow.search.index import CheckedIndex, check_activations, check_k, check_labels
 from iknow.testing import IndexContract, assert_same_evidence
 
 
@@ -49,10 +43,9 @@ class TreeIndex:
         self.tree = cKDTree(self.points / self.scale)
 
     def gather(self, queries, k=0, per_class=1):
-        places = check_activations(queries, "queries")
-        check_width(places, self.n_features)
+        places = check_activations(queries, "queries", self.n_features)
         check_k(k, self.n_rows)
-        check_per_class(per_class)
+        as_whole(per_class, "per_class", "be a whole number >= 1", 1)
         distances = np.full((len(places), self.n_classes, per_class), np.inf)
         exemplars = np.full(distances.shape, NO_EXEMPLAR)
         neighbors = np.empty((len(places), k))

@@ -24,7 +24,7 @@ def fork_and(act):
 
 WHILE_COMPILING = """
 import numba.core.event as event
-from iknow.search.kernels.numba.measure import measure
+from iknow.search.kernels.numba.products import measure
 
 began = threading.Event()
 

@@ -5,6 +5,7 @@ import pytest
 from scipy.sparse import random_array
 
 from iknow.rules import Ball, Nearest, RelativeBall
+from iknow.search import measured
 from iknow.search.cells import CpuIndex
 from iknow.search.measured import SparseRows
 from iknow.testing import IndexContract, assert_same_evidence, brute_force
@@ -36,7 +37,7 @@ def make_rows(n, seed):
 
 @pytest.fixture(params=[1, 1 << 14, 32 << 20], ids=["one by one", "a few", "all at once"])
 def at_once(request, monkeypatch):
-    monkeypatch.setattr(SparseRows, "bytes_of_minima", request.param)
+    monkeypatch.setattr(measured, "BYTES_PER_TILE", request.param)
 
 
 @pytest.mark.usefixtures("at_once")

@@ -25,9 +25,9 @@ from iknow.search.kernels.numba import is_compiled  # noqa: E402
 def forgetful():
     """The compiled functions of search, with no version of any compiled yet."""
     assert is_compiled()
-    from iknow.search.kernels.numba import measure, mismatches, products, tree, walk
+    from iknow.search.kernels.numba import mismatches, products, tree, walk
 
-    modules = measure, mismatches, products, tree, walk
+    modules = mismatches, products, tree, walk
     found = {
         value
         for module in modules

@@ -147,30 +147,31 @@ def make_assertions(
     knowable: Sequence[int] | None = None,
     doubted: Bools | None = None,
 ) -> Assertions:
-    """Return the `Assertion` for each query, of shape (n_queries,).
+    """The `Assertion` for each query, of shape (n_queries,).
 
-    Args:
-        belief: Class codes of shape (n_queries,); `NO_BELIEF` for none, which nothing justifies.
-        justification: Mask of shape (n_queries, n_classes).
-        knowable: Codes of the classes that a belief may be IK in. Default: all.
-        doubted: Mask of shape (n_queries,) of the beliefs that the model itself has too little
-            confidence in to be IK. Default: none.
+    belief: class codes of shape (n_queries,); `NO_BELIEF` for none, which nothing justifies.
+    justification: mask of shape (n_queries, n_classes). knowable: codes of the classes that a
+    belief may be IK in; None for all. doubted: mask of shape (n_queries,) of the beliefs that the
+    model itself has too little confidence in to be IK.
 
     Examples:
         >>> make_assertions(np.array([0]), np.array([[True, False]])) == Assertion.IK
         array([ True])
     """
     believed = justification[np.arange(len(belief)), belief] & (belief != NO_BELIEF)
-    alone = (justification.sum(axis=1) == 1) & may_be_known(belief, knowable, doubted)
+    alone = justification.sum(axis=1) == 1
+    if doubted is not None:
+        alone &= ~doubted
+    if knowable is not None:
+        alone &= may_be_known(belief, knowable)
     return np.where(believed, np.where(alone, IK, IMK), IDK).view(Assertions)
 
 
-def may_be_known(
-    belief: Ints, knowable: Sequence[int] | None, doubted: Bools | None = None
-) -> Bools:
-    """Which beliefs may be IK, in a knowable class and not doubted, given as `make_assertions`."""
-    free = np.ones(len(belief), dtype=bool) if doubted is None else ~doubted
-    return free if knowable is None else free & np.isin(belief, np.asarray(knowable, np.int64))
+def may_be_known(belief: Ints, knowable: Sequence[int] | None) -> Bools:
+    """Which beliefs are in a class that may be IK, given as for `make_assertions`."""
+    if knowable is None:
+        return np.ones(len(belief), dtype=bool)
+    return np.isin(belief, np.asarray(knowable, np.int64))
 
 
 def find_reasons(
@@ -188,14 +189,14 @@ def find_reasons(
     sizes = np.stack([support.sum(axis=1) for support in supports])
     union = np.logical_or.reduce(list(supports))
     believed = union[np.arange(len(belief)), belief] & (belief != NO_BELIEF)
-    alone = union.sum(axis=1) == 1
+    alone, knowable_class = union.sum(axis=1) == 1, may_be_known(belief, knowable)
     reasons = {  # the first that holds
         Reason.INVALID: np.zeros(len(belief), dtype=bool) if invalid is None else invalid,
         Reason.EXTRAPOLATION: (sizes == 0).any(axis=0),
         Reason.CONTRADICTION: ~believed,
-        Reason.UNCERTIFIED: alone & ~may_be_known(belief, knowable),
-        Reason.KNOWN: alone & may_be_known(belief, knowable, doubted),
-        Reason.DOUBT: alone,
+        Reason.UNCERTIFIED: alone & ~knowable_class,
+        Reason.DOUBT: alone & (False if doubted is None else doubted),
+        Reason.KNOWN: alone,
         Reason.OVERLAP: (sizes > 1).any(axis=0),
     }
     found = np.full(len(belief), Reason.DISAGREEMENT, dtype=np.int8)

@@ -41,8 +41,29 @@ class Columns:
 About = TypeVar("About", bound=Columns)
 
 
+class Ranked(Columns):
+    """Base of records that hold the distances to the nearest samples of all classes."""
+
+    neighbor_distances: Floats  # of shape (n_queries, n_neighbors), ascending
+
+    @property
+    def n_neighbors(self) -> int:
+        return int(self.neighbor_distances.shape[1])
+
+    def neighbor_distance(self, k: int) -> Floats:
+        """Return the distance to the `k`-th nearest training activation, of shape (n_queries,)."""
+        if k < 1:
+            raise InputError(f"k must be >= 1; got {k}")
+        if k > self.n_neighbors:
+            raise InputError(
+                f"the evidence holds {self.n_neighbors} neighbor distances, too few for k={k}: "
+                f"gather it with k={k} or more"
+            )
+        return self.neighbor_distances[:, k - 1]
+
+
 @dataclass(frozen=True, eq=False)
-class Evidence(Columns):
+class Evidence(Ranked):
     """Distances from each query to the training set, in one layer.
 
     Attributes:
@@ -89,10 +110,6 @@ class Evidence(Columns):
         return int(self.distances.shape[1])
 
     @property
-    def n_neighbors(self) -> int:
-        return int(self.neighbor_distances.shape[1])
-
-    @property
     def per_class(self) -> int:
         """How many of the nearest samples of each class the evidence holds."""
         return int(self.distances.shape[2])
@@ -112,17 +129,6 @@ class Evidence(Columns):
         nearest: Floats = self.class_distances.min(axis=1)
         return nearest
 
-    def neighbor_distance(self, k: int) -> Floats:
-        """Return the distance to the `k`-th nearest training activation, of shape (n_queries,)."""
-        if k < 1:
-            raise InputError(f"k must be >= 1; got {k}")
-        if k > self.n_neighbors:
-            raise InputError(
-                f"the evidence holds {self.n_neighbors} neighbor distances, too few for k={k}: "
-                f"gather it with k={k} or more"
-            )
-        return self.neighbor_distances[:, k - 1]
-
 
 def empty_evidence(
     n_queries: int, n_classes: int, n_neighbors: int, per_class: int = 1
@@ -136,8 +142,7 @@ def empty_evidence(
 def merge_evidence(parts: Sequence[Evidence]) -> Evidence:
     """Combine the evidence of disjoint parts of a training set, about the same queries.
 
-    Args:
-        parts: Evidence of each part. Exemplars must be rows of the whole training set.
+    Exemplars must be rows of the whole training set.
 
     Examples:
         >>> len(merge_evidence([a.evidence["input"], a.evidence["input"]])) == len(a)
@@ -221,7 +226,7 @@ def distances_for_and_against(evidence: Evidence, belief: Ints) -> tuple[Floats,
 
     Without a belief (`NO_BELIEF`) d_g is inf, and every class is another one.
     """
-    rows = np.flatnonzero(belief != NO_BELIEF)
-    others = evidence.class_distances.copy()
+    rows, distances = np.flatnonzero(belief != NO_BELIEF), evidence.distances[:, :, 0]
+    others = distances.copy()
     others[rows, belief[rows]] = np.inf
-    return believed(evidence.class_distances, belief), others.min(axis=1)
+    return believed(distances, belief), others.min(axis=1)

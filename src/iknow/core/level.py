@@ -27,13 +27,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from iknow.core.arrays import Bools, Floats, Ints
+from iknow.core.arrays import Floats, Ints
 from iknow.core.quorum import ONE, Contrast, Quorum
 from iknow.errors import InputError
+from iknow.locking import cached_property
 
 NEARNESS, CLARITY, CONFIDENCE = "nearness", "clarity", "confidence"
 
@@ -59,18 +60,15 @@ class Voice:
     def __str__(self) -> str:
         return self.name if self.layer is None else f"{self.name} in {self.layer}"
 
-    def ranks(self, values: Floats) -> Floats:
-        """What the voice says about n samples with these values, in [0, 1], of shape (n,)."""
-        return self._share(np.searchsorted(self.reference, values, side="right"))
-
     def at(self, level: float) -> float:
         """The least value at which it says at least a level."""
-        # The least count whose share is at least the level, as `_share` rounds it.
-        shares = self._share(np.arange(len(self.reference) + 1))
+        # The least count whose share is at least the level, as `says` rounds it.
+        shares = self.says(np.arange(len(self.reference) + 1))
         count = max(1, int(np.searchsorted(shares, level, side="left")))
         return float(self.reference[count - 1])
 
-    def _share(self, count: Ints) -> Floats:
+    def says(self, count: Ints) -> Floats:
+        """What it says, in [0, 1], where so many reference samples have at most that value."""
         return np.minimum(count / len(self.reference) / self.budget, 1.0)
 
 
@@ -90,7 +88,7 @@ class Levels:
                 f"{sorted(sizes)}"
             )
 
-    @property
+    @cached_property
     def layers(self) -> tuple[str, ...]:
         """The layers in which voices speak, in order."""
         return tuple(dict.fromkeys(v.layer for v in self.voices if v.layer is not None))
@@ -100,7 +98,7 @@ class Levels:
         """The number of reference samples."""
         return len(self.voices[0].reference)
 
-    @property
+    @cached_property
     def hears_model(self) -> bool:
         """Whether the model's own confidence is a voice."""
         return any(voice.layer is None for voice in self.voices)
@@ -115,18 +113,19 @@ class Levels:
 
         confidence: `log_odds` of shape (n,), needed if it is a voice.
         """
-        said = {layer: near_and_clear(evidence[layer]) for layer in self.layers}
+        if confidence is None and self.hears_model:
+            raise InputError("the model's confidence is a voice on this path: give it too")
+        about: dict[str | None, tuple[Any, Any, Any]] = {None: (None, confidence, False)}
+        for layer in self.layers:
+            own, other = evidence[layer].own, evidence[layer].other
+            clear = least_ratio(own, other)
+            about[layer] = -own, clear, np.isposinf(own) | (clear == 0)
         columns: list[Floats] = []
         for voice in self.voices:
-            if voice.layer is not None:
-                near, clear = said[voice.layer]
-                never: Bools = np.isneginf(near) | (clear == 0)
-                found = voice.ranks(near if voice.name == NEARNESS else clear)
-                columns.append(np.where(never, 0.0, found))
-            elif confidence is None:
-                raise InputError("the model's confidence is a voice on this path: give it too")
-            else:
-                columns.append(voice.ranks(confidence))
+            near, clear, never = about[voice.layer]
+            values = near if voice.name == NEARNESS else clear
+            said = voice.says(np.searchsorted(voice.reference, values, side="right"))
+            columns.append(np.where(never, 0.0, said))
         return np.column_stack(columns)
 
     def by_layer(self, said: Floats) -> Floats:

@@ -25,7 +25,7 @@ import numpy as np
 
 from iknow.core.arrays import Floats, Ints
 from iknow.core.codes import NO_BELIEF
-from iknow.core.evidence import NO_EXEMPLAR, Columns, Evidence, believed, distances_for_and_against
+from iknow.core.evidence import NO_EXEMPLAR, Evidence, Ranked, believed, distances_for_and_against
 from iknow.core.text import as_whole, shown
 from iknow.errors import InputError
 
@@ -68,21 +68,28 @@ def weigh(evidence: Evidence, quorum: Quorum, belief: Ints | None = None) -> Wei
         if quorum in (evidence.quorum, ONE):
             return evidence
         raise InputError(f"the evidence is weighed by {evidence.quorum}; {quorum} was asked for")
+    needed, against = quorum
+    if max(quorum) > (held := evidence.distances.shape[2]):
+        raise InputError(
+            f"the evidence holds the {held} nearest of each class, too few for a quorum of "
+            f"{max(quorum)}: gather it with per_class={max(quorum)} or more"
+        )
+    distances, exemplars = evidence.distances[:, :, against - 1], evidence.rows[:, :, against - 1]
     if belief is None:
-        if quorum[0] != quorum[1]:
+        if needed != against:
             raise InputError(f"the quorum {quorum} depends on the belief: give the beliefs too")
-        belief = _columns(evidence, quorum[0])[0].argmin(axis=1)
-    distances, exemplars = _columns(evidence, quorum[1])
-    if quorum[0] != quorum[1]:
+        belief = distances.argmin(axis=1)
+    if needed != against:
         distances, exemplars = distances.copy(), exemplars.copy()
         rows = np.flatnonzero(belief != NO_BELIEF)
-        own = rows, belief[rows]
-        distances[own], exemplars[own] = (each[own] for each in _columns(evidence, quorum[0]))
+        codes = belief[rows]
+        distances[rows, codes] = evidence.distances[rows, codes, needed - 1]
+        exemplars[rows, codes] = evidence.rows[rows, codes, needed - 1]
     return Weighed(distances, evidence.neighbor_distances, exemplars, belief=belief, quorum=quorum)
 
 
 @dataclass(frozen=True, eq=False)
-class Contrast(Columns):
+class Contrast(Ranked):
     """What one layer says for and against the beliefs about n queries."""
 
     own: Floats  # distances to the believed class, of shape (n,)
@@ -90,15 +97,8 @@ class Contrast(Columns):
     neighbor_distances: Floats  # as in `Evidence`, of shape (n, n_neighbors)
     quorum: Quorum = ONE  # how many samples a distance reaches
 
-    @property
-    def n_neighbors(self) -> int:
-        return int(self.neighbor_distances.shape[1])
-
     def nearest_distance(self) -> Floats:
         return np.minimum(self.own, self.other)
-
-    def neighbor_distance(self, k: int) -> Floats:
-        return self.as_evidence().neighbor_distance(k)
 
     def as_evidence(self) -> Weighed:
         """The same as evidence about two classes: the believed one, code 0, and all others."""
@@ -123,13 +123,3 @@ def find_contrast(evidence: Evidence | Contrast, belief: Ints) -> Contrast:
 def quorum_of(evidence: ValidationEvidence) -> Quorum:
     """The quorum that the evidence about validation samples was weighed by."""
     return next(each.quorum for each in evidence.values())
-
-
-def _columns(evidence: Evidence, rank: int) -> tuple[Floats, Ints]:
-    """Distances and exemplars of the `rank`-th nearest sample of each class."""
-    if rank > evidence.per_class:
-        raise InputError(
-            f"the evidence holds the {evidence.per_class} nearest of each class, too few for a "
-            f"quorum of {rank}: gather it with per_class={rank} or more"
-        )
-    return evidence.distances[:, :, rank - 1], evidence.rows[:, :, rank - 1]

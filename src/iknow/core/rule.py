@@ -49,7 +49,7 @@ def check_radius(radius: object) -> float:
 
 def check_k(k: object) -> int:
     wanted = "be a whole number >= 1, and at most the size of a training set"
-    return as_whole(k, "k", wanted, lambda number: 1 <= number <= LARGEST_K)
+    return as_whole(k, "k", wanted, 1, LARGEST_K)
 
 
 class Horizon(NamedTuple):

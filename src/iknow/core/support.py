@@ -26,11 +26,8 @@ if TYPE_CHECKING:
 def find_support(evidence: Evidence, rule: Rule, belief: Ints | None = None) -> Bools:
     """Return the support S(x) = { c : d_c <= ρ(x) } as a mask of shape (n_queries, n_classes).
 
-    Args:
-        evidence: Evidence about the queries, in one layer.
-        rule: The rule that gives the reach ρ(x), and the quorum.
-        belief: Class codes of shape (n_queries,), for rules that depend on it. Default: the nearest
-            class of each query.
+    belief: class codes of shape (n_queries,), for rules that depend on it; by default the nearest
+    class of each query.
 
     Examples:
         >>> find_support(a.evidence["input"], a.neighborhoods["input"]).shape
@@ -38,7 +35,7 @@ def find_support(evidence: Evidence, rule: Rule, belief: Ints | None = None) -> 
     """
     weighed = weigh(evidence, rule.quorum, belief)
     reach = rule.reach(weighed)
-    return within(weighed.class_distances, reach if reach.ndim == 2 else reach[:, None])
+    return within(weighed.distances[:, :, 0], reach if reach.ndim == 2 else reach[:, None])
 
 
 def within(distances: Floats, reach: Floats | float) -> Bools:
@@ -50,8 +47,7 @@ def within(distances: Floats, reach: Floats | float) -> Bools:
 def justify(supports: Sequence[Bools]) -> Bools:
     """Return the union of the layers' supports, or nothing if any layer's support is empty.
 
-    Args:
-        supports: One mask of shape (n_queries, n_classes) per layer; the result has the same shape.
+    There is one mask of shape (n_queries, n_classes) per layer; the result has the same shape.
 
     Examples:
         >>> justify([np.array([[True, False]]), np.array([[True, True]])])
@@ -59,7 +55,7 @@ def justify(supports: Sequence[Bools]) -> Bools:
     """
     if not supports:
         raise InputError("a justification needs the support of at least one layer; got none")
-    shapes = {support.shape for support in supports}
+    shapes = set(map(np.shape, supports))
     if len(shapes) > 1:
         raise InputError(f"supports must share a shape; got {', '.join(map(str, sorted(shapes)))}")
     stacked = np.stack(supports)

@@ -74,10 +74,12 @@ def as_flag(value: Any, what: str) -> bool:
     return bool(value)
 
 
-def as_whole(value: Any, what: str, do: str, fits: Callable[[int], bool] = lambda _: True) -> int:
-    """A whole number that satisfies `fits`. do: completes "must ..." in the error message."""
+def as_whole(
+    value: Any, what: str, do: str, least: float = -math.inf, most: float = math.inf
+) -> int:
+    """A whole number from `least` to `most`. do: completes "must ..." in the error message."""
     is_whole = isinstance(value, Integral) and not isinstance(value, NO_NUMBERS)
-    if not is_whole or not fits(int(value)):
+    if not (is_whole and least <= int(value) <= most):
         raise InputError(f"{what} must {do}; got {shown(value)}")
     return int(value)
 

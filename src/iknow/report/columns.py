@@ -238,16 +238,15 @@ def sample_columns(
 ) -> Columns:
     """What the page holds about each sample besides its evidence; y_true: codes of shape (n,)."""
     known = assessment.assertion[rows] == Assertion.IK
-    stability, doubted = assessment.stability, assessment.doubted
-    doubted = None if doubted is None else doubted[rows]
-    answers, belief = assessment.answers, assessment.belief_codes[rows]
+    stability, answers = assessment.stability, assessment.answers
+    belief = assessment.belief_codes[rows]
     columns: Columns = {
         "index": rows.astype(np.int32),
         "counted": counted.astype(np.uint8),
         "belief": belief.astype(np.int32),
         "invalid": assessment.invalid[rows].astype(np.uint8),
         "uncertified": (~may_be_known(belief, assessment.knowable)).astype(np.uint8),
-        "doubted": (~may_be_known(belief, None, doubted)).astype(np.uint8),
+        "doubted": assessment.doubted[rows].astype(np.uint8),
         "score": answers.score[rows].astype(np.float32),
         "removals": np.where(known, stability.at_least[rows], 0).astype(np.int32),
         "removalsExact": stability.exact[rows].astype(np.uint8),

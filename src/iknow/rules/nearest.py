@@ -80,13 +80,8 @@ def count_votes(evidence: Evidence, k: int, belief: Ints) -> Stability:
 
 
 def match_k(evidence: ValidationEvidence, belief: Ints, coverage: float) -> int:
-    """Return the k for which `Nearest(k)` in every layer comes closest to a coverage; of equals
-    the smallest, and none beyond the neighbor distances that the evidence holds.
-
-    Args:
-        evidence: Evidence about n validation samples, by layer.
-        belief: What the model believes, as class codes of shape (n,).
-        coverage: The fraction of IK to match.
+    """Return the k for which `Nearest(k)` in every layer comes closest to a coverage, the fraction
+    of IK; of equals the smallest, and none beyond the neighbor distances that the evidence holds.
 
     Examples:
         >>> match_k(evidence, belief, 0.8)

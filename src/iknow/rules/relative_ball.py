@@ -72,7 +72,7 @@ class RelativeBall(Rule):
 
     def reach(self, evidence: Evidence) -> Floats:
         weighed = weigh(evidence, ONE)
-        own = weighed.believed_distance()
+        own = believed(weighed.distances[:, :, 0], weighed.belief)
         near = (own <= self.radius) & np.isfinite(own)  # a belief without samples is not near
         reach = np.full(len(own), NO_REACH)
         with np.errstate(over="ignore"):

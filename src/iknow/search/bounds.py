@@ -122,7 +122,13 @@ class LowerBounds:
             placed[-2] = norm
             # The terms of the query alone, each rounded toward the safe side.
             placed[-1] = -(self._error * squared + self._underflow * (1 + norm)) * (1 + 1e-6)
-            minima = self._multiply(placed)
+            size, minima = self.block_size, np.empty((self.n_blocks, len(queries)), np.float32)
+            per_tile = max(1, TILE_ROWS // size)  # the product in tiles that stay in the cache
+            tile = np.empty((per_tile * size, len(queries)), dtype=np.float32)
+            for part in slices(self.n_blocks, per_tile):
+                rows = self._matrix[part.start * size : part.stop * size]
+                bounds = np.matmul(rows, placed, out=tile[: len(rows)])
+                np.minimum.reduce(bounds.reshape(-1, size, len(queries)), 1, out=minima[part])
         minima[:, ~np.isfinite(placed).all(axis=0)] = -np.inf
 
         def to_limits(distances: Floats) -> Floats32:
@@ -133,18 +139,6 @@ class LowerBounds:
             return rounded_up
 
         return minima, to_limits
-
-    def _multiply(self, placed: Floats32) -> Floats32:
-        """The minima over blocks of the product, in tiles that stay in the cache."""
-        size, n_queries = self.block_size, placed.shape[1]
-        minima = np.empty((self.n_blocks, n_queries), dtype=np.float32)
-        per_tile = max(1, TILE_ROWS // size)
-        tile = np.empty((per_tile * size, n_queries), dtype=np.float32)
-        for part in slices(self.n_blocks, per_tile):
-            rows = self._matrix[part.start * size : part.stop * size]
-            bounds = np.matmul(rows, placed, out=tile[: len(rows)])
-            np.minimum.reduce(bounds.reshape(-1, size, n_queries), axis=1, out=minima[part])
-        return minima
 
     def _shift(self, points: Floats32) -> tuple[Floats32, Floats]:
         """x̂ or q̂ of points, in the same shape, and |x̂|² or |q̂|², of shape (n,)."""

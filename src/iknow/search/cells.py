@@ -17,13 +17,14 @@ that walking pays, the clock decides.
 from __future__ import annotations
 
 import time
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from iknow.core.arrays import Floats32, Ints
 from iknow.core.decision import Scope, scope_of
-from iknow.core.evidence import Evidence, empty_evidence, merge_evidence, stack_evidence
+from iknow.core.evidence import Evidence, merge_evidence, stack_evidence
 from iknow.core.rule import Horizon, Rule
 from iknow.locking import cached_property
 from iknow.pages import slices_that_fit
@@ -58,7 +59,7 @@ class Clock:
 
     def __init__(self) -> None:
         self.seconds: list[float | None] = [None] * len(WAYS)
-        self._seen = [0] * len(WAYS)
+        self.seen = [0] * len(WAYS)
         self._since = [0.0] * len(WAYS)  # seconds since each way was tried
 
     def choose(self, ways: list[int], n: int) -> int:
@@ -74,16 +75,12 @@ class Clock:
         """Learn how long n queries took; the first time may have compiled something."""
         self._since = [each + seconds for each in self._since]
         self._since[way] = 0.0
-        self._seen[way] += 1
+        self.seen[way] += 1
         before, latest = self.seconds[way], seconds / n
-        if self._seen[way] > 1 and (before is None or latest < before):
+        if self.seen[way] > 1 and (before is None or latest < before):
             self.seconds[way] = latest
         elif before is not None:  # a busy machine makes some times longer, and none shorter
             self.seconds[way] = before + FORGETTING * (latest - before)
-
-    def knows(self, way: int) -> bool:
-        """Whether a way was timed often enough."""
-        return self._seen[way] > ENOUGH_TIMES
 
 
 class StepCost:
@@ -115,7 +112,7 @@ class StepCost:
             return PRODUCTS, n
         ways, clock = [way for _, way in paying] + [PRODUCTS], self._clocks[n > FEW]
         for way in ways:
-            if not clock.knows(way):
+            if clock.seen[way] <= ENOUGH_TIMES:
                 # Enough of a large batch that starting threads does not count.
                 return (way, max(MANY, n // 4)) if n <= FEW or n >= MANY else (ways[0], n)
         return clock.choose(ways, n), n
@@ -165,8 +162,11 @@ class CpuIndex(RowIndex):
 
     def search(self, points: Floats32, scope: Scope) -> Evidence:
         """What `scope` asks about `points` of shape (n, n_features)."""
-        if not self._can_walk(scope):
-            return self._gather(points, scope)
+        if len(self._parts) > 1:  # each is freed before the next is prepared
+            parts = (CpuIndex(*self.arrays(at)).search_part(points, scope) for at in self._parts)
+            return reduce(lambda one, other: merge_evidence([one, other]), parts)
+        if scope.horizon is None or not self._can_walk(scope):
+            return self._products.search(points, scope)
         cost, found, start = self._cost, [], 0
         while start < len(points):
             way, n = cost.choose(len(points) - start)
@@ -174,7 +174,7 @@ class CpuIndex(RowIndex):
             asked, wanted = points[start:stop], scope.at(slice(start, stop))
             before = time.perf_counter()
             if way == PRODUCTS:
-                found.append(self._gather(asked, wanted))
+                found.append(self._products.search(asked, wanted))
             else:
                 found.append(self._walk(asked, wanted, way))
             cost.note(len(asked), way, time.perf_counter() - before)
@@ -183,8 +183,7 @@ class CpuIndex(RowIndex):
 
     def decides(self, rule: Rule) -> bool:
         """Whether `decide` is faster than `gather` for a `rule`, as far as it is known."""
-        scope = scope_of(rule, np.empty(0, dtype=np.int64))
-        return self._can_walk(scope) and self._cost.allows_a_try()
+        return self._has_cells and self._can_walk(scope_of(rule)) and self._cost.allows_a_try()
 
     def warm_up(self) -> None:
         """Prepare and compile everything that search needs, each way."""
@@ -194,9 +193,8 @@ class CpuIndex(RowIndex):
             self._walks.search(np.array(self.points[:1]), scope, 1, False)
 
     def _can_walk(self, scope: Scope) -> bool:
-        if scope.horizon is None or scope.any > self.MOST_NEIGHBORS:
-            return False
-        return self._has_cells and self._coordinates.is_safe
+        few = scope.horizon is not None and scope.any <= self.MOST_NEIGHBORS
+        return few and self._has_cells and self._coordinates.is_safe
 
     def _walk(self, points: Floats32, scope: Scope, way: int) -> Evidence:
         """Evidence within the horizon; the whole of it for queries that run out of patience."""
@@ -206,20 +204,10 @@ class CpuIndex(RowIndex):
         self._cost.learn(len(points), way, looked_at)
         rest = np.flatnonzero(given_up)
         if len(rest):
-            whole = self._gather(points[rest], scope.at(rest))
+            whole = self._products.search(points[rest], scope)
             for column, instead in zip(vars(found).values(), vars(whole).values(), strict=True):
                 column[rest] = instead
         return found
-
-    def _gather(self, points: Floats32, scope: Scope) -> Evidence:
-        """All evidence, by products."""
-        if len(self._parts) == 1:
-            return self._products.search(points, scope)
-        evidence = empty_evidence(len(points), self.n_classes, scope.any, scope.per_class)
-        for at in self._parts:  # each is freed before the next is prepared
-            part = CpuIndex(*self.arrays(at)).search_part(points, scope)
-            evidence = merge_evidence([evidence, part])
-        return evidence
 
     @cached_property
     def _parts(self) -> list[slice]:
@@ -232,7 +220,7 @@ class CpuIndex(RowIndex):
     def _is_sparse(self) -> bool:
         return SparseRows.pay_for(self.points)
 
-    @property
+    @cached_property
     def _has_cells(self) -> bool:
         enough = self.n_rows >= self.FEWEST_ROWS and len(self._parts) == 1
         return enough and is_compiled() and not self._is_sparse

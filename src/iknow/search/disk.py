@@ -32,7 +32,6 @@ Within a horizon the believed class comes first, and the others only as far as t
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -46,6 +45,7 @@ from iknow.core.decision import Scope, find_cap, scope_of
 from iknow.core.evidence import NO_EXEMPLAR, Evidence, stack_evidence
 from iknow.core.rule import Rule
 from iknow.core.text import as_whole
+from iknow.errors import InputError
 from iknow.locking import cached_property
 from iknow.pages import cut, find_map, read_through, release, slices, take
 from iknow.search.bounds import LowerBounds
@@ -98,9 +98,11 @@ class DiskIndex(RowIndex):
         **named: Any,
     ) -> None:
         enough = f"be a whole number of bytes >= {LEAST_MEMORY:,}"
-        self.memory = as_whole(memory, "memory", enough, lambda number: number >= LEAST_MEMORY)
+        self.memory = as_whole(memory, "memory", enough, LEAST_MEMORY)
         power = "be a power of two"
-        self.block = as_whole(block, "block", power, lambda n: n > 0 and n & (n - 1) == 0)
+        self.block = as_whole(block, "block", power, 1)
+        if self.block & (self.block - 1):
+            raise InputError(f"block must {power}; got {block}")
         self.folder = as_folder(folder)
         super().__init__(*arrays, **named)
         if find_map(self.points) is None:
@@ -198,7 +200,13 @@ class CodedRows:
         for_each(lambda each: self._divide(points, *each, part), classes)
         for_each(lambda each: self._code(points, each, size, file), parts)
         self.codes = file.as_rows(n, width, np.int8)
-        self.chunks = list(self._chunks())
+        self.chunks: list[Chunk] = []
+        for chunk in slices(len(self.table.classes), BLOCKS_PER_CHUNK):
+            centers = self.table.centers[chunk]
+            codes, firsts = np.unique(self.table.classes[chunk], return_index=True)
+            ranges = map(slice, firsts, [*firsts[1:], len(centers)])
+            bounds = LowerBounds(centers, np.arange(len(centers)), 1)
+            self.chunks.append((chunk.start, list(zip(codes, ranges, strict=True)), bounds))
 
     def expect(self, blocks: Ints) -> None:
         """Have the system read blocks before they are needed."""
@@ -252,14 +260,6 @@ class CodedRows:
             at = part.start * size
             codes = codes.reshape(-1, width)[: len(rows) - at]
             file.write(codes, (slots.start + at) * width)
-
-    def _chunks(self) -> Iterator[Chunk]:
-        for part in slices(len(self.table.classes), BLOCKS_PER_CHUNK):
-            centers = self.table.centers[part]
-            codes, starts = np.unique(self.table.classes[part], return_index=True)
-            ranges = map(slice, starts, [*starts[1:], len(centers)])
-            bounds = LowerBounds(centers, np.arange(len(centers)), 1)
-            yield part.start, list(zip(codes, ranges, strict=True)), bounds
 
 
 class DiskLimits(NamedTuple):

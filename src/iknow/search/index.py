@@ -85,9 +85,9 @@ class RowIndex(ABC):
 
         It holds the `per_class` nearest samples of each class.
         """
-        points = self._check(queries)
-        k, per_class = check_k(k, self.n_rows), check_per_class(per_class)
-        return self._search(points, Scope(per_class, per_class, k))
+        points = check_activations(queries, "queries", self.n_features)
+        per_class = as_whole(per_class, "per_class", "be a whole number >= 1", 1)
+        return self._search(np.ascontiguousarray(points), Scope(per_class, per_class, k))
 
     def search_part(self, points: Floats32, scope: Scope) -> Evidence:
         """All about `points` in `scope` that a part of the rows says; inf for missing neighbors."""
@@ -100,9 +100,10 @@ class RowIndex(ABC):
 
     def decide(self, queries: Any, rule: Rule, belief: Ints) -> Decision:
         """Decide by a `rule` about `queries`, (n, n_features), and their `belief`, (n,)."""
-        points, codes = self._check(queries), np.ascontiguousarray(belief, dtype=np.int64)
-        check_k(rule.n_neighbors, self.n_rows)
-        return decide(self._search(points, scope_of(rule, codes)), rule, codes)
+        points = check_activations(queries, "queries", self.n_features)
+        codes = np.ascontiguousarray(belief, dtype=np.int64)
+        found = self._search(np.ascontiguousarray(points), scope_of(rule, codes))
+        return decide(found, rule, codes)
 
     def warm_up(self) -> None:
         """Prepare and compile everything that searching needs, by searching for a stored row."""
@@ -137,6 +138,7 @@ class RowIndex(ABC):
         return {name: vars(self)[name] for name in kept if name != "_making"}  # its lock
 
     def _search(self, points: Floats32, scope: Scope) -> Evidence:
+        check_k(scope.any, self.n_rows)
         if len(points) == 0 or self.n_rows == 0:
             return empty_evidence(len(points), self.n_classes, scope.any, scope.per_class)
         return self.search(points, scope)
@@ -145,12 +147,6 @@ class RowIndex(ABC):
         """The points in this order."""
         taken: Floats32 = points[order]
         return taken
-
-    def _check(self, queries: Any) -> Floats32:
-        """Queries as a contiguous float32 array of shape (n_queries, n_features)."""
-        points = np.ascontiguousarray(check_activations(queries, "queries"))
-        check_width(points, self.n_features)
-        return points
 
 
 class CheckedIndex(RowIndex):
@@ -201,7 +197,9 @@ class CheckedIndex(RowIndex):
         return found
 
 
-def check_activations(activations: Any, what: str = "activations") -> Floats32:
+def check_activations(
+    activations: Any, what: str = "activations", n_features: int | None = None
+) -> Floats32:
     """Activations as a finite float32 array of shape (n, n_features)."""
     array = np.asarray(activations)
     if array.dtype.kind not in "fiub":
@@ -210,16 +208,19 @@ def check_activations(activations: Any, what: str = "activations") -> Floats32:
         raise InputError(f"{what} must have shape (n, n_features); got {array.shape}")
     if array.shape[1] == 0:
         raise InputError(f"{what} must have at least one feature; got shape {array.shape}")
+    if n_features not in (None, found := array.shape[1]):
+        raise InputError(f"{what} must have {n_features} features as the index has; got {found}")
     with np.errstate(over="ignore"):  # an overflow becomes inf and is reported below
         rounded = array.astype(np.float32, copy=False)
     step = max(1, VALUES_CHECKED_AT_ONCE // rounded.shape[1])
-    if not all(np.isfinite(part).all() for part in read_through(rounded, step)):
-        parts = read_through(rounded, step)
-        bad = np.concatenate([~np.isfinite(part).all(axis=1) for part in parts])
-        raise InputError(
-            f"{what} must be finite in float32; row {int(bad.argmax())} is not "
-            f"({int(bad.sum())} such rows): remove or repair them"
-        )
+    for part in (rounded,) if len(rounded) <= step else read_through(rounded, step):
+        if not np.isfinite(part).all():
+            parts = read_through(rounded, step)
+            bad = np.concatenate([~np.isfinite(each).all(axis=1) for each in parts])
+            raise InputError(
+                f"{what} must be finite in float32; row {int(bad.argmax())} is not "
+                f"({int(bad.sum())} such rows): remove or repair them"
+            )
     return rounded
 
 
@@ -238,22 +239,9 @@ def check_labels(labels: Any, n_rows: int, n_classes: int) -> Ints:
     return codes.astype(np.int64, copy=False)
 
 
-def check_k(k: int, n_rows: int) -> int:
+def check_k(k: int, n_rows: int) -> None:
     """Check that the index holds k neighbors."""
     if k < 0:
         raise InputError(f"k must be >= 0; got {k}")
     if k > n_rows:
         raise InputError(f"k={k} neighbors were asked for but the index holds {n_rows} samples")
-    return k
-
-
-def check_per_class(per_class: int) -> int:
-    """Check how many of the nearest samples of each class are asked for."""
-    return as_whole(per_class, "per_class", "be a whole number >= 1", lambda number: number >= 1)
-
-
-def check_width(points: Floats32, n_features: int, what: str = "queries") -> None:
-    """Check that queries, or rows to come, have as many features as the index."""
-    found = points.shape[1]
-    if found != n_features:
-        raise InputError(f"{what} must have {n_features} features as the index has; got {found}")

@@ -18,12 +18,14 @@ from iknow.errors import InputError, MissingExtraError
 from iknow.locking import cached_property, unforked
 from iknow.metrics import Metric
 from iknow.search.cells import CpuIndex
-from iknow.search.index import CheckedIndex, IndexFactory, RowIndex, check_activations, check_width
+from iknow.search.index import CheckedIndex, IndexFactory, RowIndex, check_activations
 from iknow.search.measured import HammingIndex, MinkowskiIndex
 from iknow.search.union import Make, Union
 
 Search = str | IndexFactory | None
 """What searches: a device for torch, an index of the user's own, or None for iknow's on the CPU."""
+IN_MEMORY: Callable[[], object] = bool
+"""The check of arrays that need none: it does nothing."""
 FEWEST_CHANGES, SHARE_CHANGED = 1024, 4
 """An index in memory is built anew after this many changes, and a quarter of its rows."""
 
@@ -53,7 +55,7 @@ class LayerIndex:
         self._make = index_type(metric, search)
         self._like_this = partial(LayerIndex, metric=metric, search=search)
         self._arrays = points, labels, rows
-        self._check, self._ready = check, built
+        self._check, self._ready = check or IN_MEMORY, built
 
     @classmethod
     def build(
@@ -74,19 +76,19 @@ class LayerIndex:
         built anew once the changes are many; one in a file stays there.
         """
         changed = self._union.changed(removed, points, labels, rows, n_classes)
-        self._check_arrays()
+        self._check()
         base = self._arrays
         layer = self._like_this(*base[:2], n_classes, base[2], check=self._check, built=changed)
         n_changed = len(changed.gone) + changed.added.n_rows
         many = n_changed > max(FEWEST_CHANGES, changed.base.n_rows // SHARE_CHANGED)
-        return layer.folded() if many and self._check is None else layer
+        return layer.folded() if many and self._check is IN_MEMORY else layer
 
     def folded(self) -> LayerIndex:
         """The same rows in one index, as if built from them; nothing else is kept of others."""
         if not isinstance(self._index, Union):
             return self
         layer = self._like_this(*self._index.arrays())
-        self._check_arrays()
+        self._check()
         layer._index  # noqa: B018
         return layer
 
@@ -97,14 +99,12 @@ class LayerIndex:
     def take(self, rows: Ints) -> tuple[Floats32, Ints]:
         """The points and labels of rows that are there, by their numbers."""
         found = self._union.take(rows)
-        self._check_arrays()
+        self._check()
         return found
 
     def transform(self, activations: Any) -> Floats32:
         """Activations of shape (n, n_features) as points, checked."""
-        points = check_activations(self._transform(activations))
-        check_width(points, self.n_features, "activations")
-        return points
+        return check_activations(self._transform(activations), n_features=self.n_features)
 
     @property
     def highest_row(self) -> int:
@@ -122,7 +122,7 @@ class LayerIndex:
     def gather(self, queries: Any, k: int = 0, per_class: int = 1) -> Evidence:
         """Evidence about activations of the layer; see `RowIndex.gather`."""
         evidence = self._index.gather(self._transform(queries), k, per_class)
-        self._check_arrays()
+        self._check()
         return evidence
 
     def gather_among(self, rows: Ints, k: int) -> Evidence:
@@ -136,7 +136,7 @@ class LayerIndex:
     def decide(self, queries: Any, rule: Rule, belief: Ints) -> Decision:
         """What activations of the layer decide about their beliefs, of shape (n_queries,)."""
         decision = self._index.decide(self._transform(queries), rule, belief)
-        self._check_arrays()
+        self._check()
         return decision
 
     def warm_up(self) -> None:
@@ -145,7 +145,7 @@ class LayerIndex:
 
     @property
     def _index(self) -> RowIndex:
-        self._check_arrays()
+        self._check()
         return self._built
 
     @cached_property
@@ -161,10 +161,6 @@ class LayerIndex:
     def _union(self) -> Union:
         # Few rows are added, so always search them on the CPU.
         return Union.of(self._index, index_type(self.metric))
-
-    def _check_arrays(self) -> None:
-        if self._check is not None:
-            self._check()
 
     def _transform(self, queries: Any) -> Any:
         try:

@@ -11,7 +11,6 @@ Rows ascend within a class, so on ties the first ones have the lowest numbers.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -20,16 +19,23 @@ import numpy as np
 from scipy.sparse import csr_array, vstack
 from scipy.spatial.distance import cdist
 
-from iknow.core.arrays import Floats, Floats32
+from iknow.core.arrays import Floats, Floats32, Ints
 from iknow.core.decision import Scope
-from iknow.core.evidence import NO_EXEMPLAR, Evidence, merge_evidence, stack_evidence
+from iknow.core.evidence import (
+    NO_EXEMPLAR,
+    Evidence,
+    empty_evidence,
+    merge_evidence,
+    stack_evidence,
+)
 from iknow.core.text import as_real
 from iknow.locking import cached_property
 from iknow.pages import slices, slices_that_fit
+from iknow.search.engine import positions
 from iknow.search.index import RowIndex
 from iknow.search.kernels.numba import is_compiled
-from iknow.search.kernels.numpy import NumpyBlocks, lowest_few
-from iknow.search.threads import n_cores, share
+from iknow.search.kernels.numpy import lowest_few, measure_pairs
+from iknow.search.threads import for_each, n_cores, share
 
 QUERIES_PER_TILE = 256
 ROWS_PER_TILE = 4096
@@ -55,25 +61,13 @@ class TileIndex(RowIndex):
 
     def _find(self, queries: Floats32, k: int, m: int) -> Evidence:
         """The evidence about some queries, tile by tile."""
-        found = None
+        found = []
         for tile in slices(self.n_rows, self._tile[1]):
             distances = measure(queries, self.points[tile], self.p)
-            shape = len(queries), self.n_classes, m
-            nearest, numbers = np.full(shape, np.inf), np.full(shape, NO_EXEMPLAR)
-            starts = self.class_starts.clip(tile.start, tile.stop).tolist()
-            for code, (first, last) in enumerate(pairwise(starts)):
-                if (n := min(m, last - first)) > 0:
-                    of_class = distances[:, first - tile.start : last - tile.start]
-                    nearest[:, code, :n], column = lowest_few(of_class, n)
-                    numbers[:, code, :n] = self.rows[first:last][column]
-            numbers[np.isinf(nearest)] = NO_EXEMPLAR
-            closest = np.full((len(queries), k), np.inf)
-            if (n := min(k, distances.shape[1])) > 0:
-                closest[:, :n] = np.sort(np.partition(distances, n - 1)[:, :n])
-            of_tile = Evidence(nearest, closest, numbers)
-            found = of_tile if found is None else merge_evidence([found, of_tile])
-        assert found is not None  # there is at least one row
-        return found
+            starts = self.class_starts.clip(tile.start, tile.stop) - tile.start
+            found.append(rank_table(distances, starts, self.rows[tile], k, m))
+            found = found if len(found) == 1 else [merge_evidence(found)]
+        return found[0]
 
 
 class MinkowskiIndex(TileIndex):
@@ -181,7 +175,23 @@ class HammingIndex(TileIndex):
         return values, firsts.astype(np.int64), starts.astype(np.int64), members.reshape(-1)
 
 
-class SparseRows(NumpyBlocks):
+def rank_table(distances: Floats, starts: Ints, rows: Ints, k: int, m: int) -> Evidence:
+    """The evidence of a table of distances, queries by rows.
+
+    starts: the first row of each class and, last, the number of rows. rows: their numbers.
+    """
+    found = empty_evidence(len(distances), len(starts) - 1, k, m)
+    for code, (first, last) in enumerate(pairwise(starts.tolist())):
+        if (n := min(m, last - first)) > 0:
+            nearest, column = lowest_few(distances[:, first:last], n)
+            found.distances[:, code, :n] = nearest
+            found.rows[:, code, :n] = np.where(np.isinf(nearest), NO_EXEMPLAR, rows[first + column])
+    if (n := min(k, len(rows))) > 0:
+        found.neighbor_distances[:, :n] = np.sort(np.partition(distances, n - 1)[:, :n])
+    return found
+
+
+class SparseRows:
     """Rows that are mostly zeros, such as counts of words, bounded by sparse products.
 
     A product of sparse rows costs as much as they have numbers in common, not as many as they have
@@ -191,7 +201,9 @@ class SparseRows(NumpyBlocks):
 
     which is off by at most e = 4 (d + 8) u (|x|² + |q|²), u = 2^-53, for any order of the sums:
     2 d u for the three sums together, 2 (d + 3) u for what measuring the distance itself may be
-    off, and the rest for single steps. So s - e is a lower bound for each row: a block of its own.
+    off, and the rest for single steps. Let t be the m-th smallest s + e in a class. None of its m
+    nearest rows has an s - e above t, and likewise for the k nearest of all. We measure the rows
+    at or below it.
     """
 
     FEWEST_FEATURES = 256  # with fewer, products of dense rows are faster
@@ -200,7 +212,7 @@ class SparseRows(NumpyBlocks):
     ROWS_AT_ONCE = 512  # to make sparse
 
     def __init__(self, stored: RowIndex) -> None:
-        super().__init__(stored, size=1)
+        self.points, self.rows, self.starts = stored.points, stored.rows, stored.class_starts
         parts = [self.points[part] for part in slices(stored.n_rows, self.ROWS_AT_ONCE)]
         rows: Any = vstack([csr_array(part) for part in parts], format="csr").astype(np.float64)
         self._squares = np.concatenate([_square(part) for part in parts])
@@ -215,11 +227,33 @@ class SparseRows(NumpyBlocks):
         some = points[:: -(-len(points) // cls.ROWS_LOOKED_AT)]
         return bool(np.count_nonzero(some) <= (1 - cls.LEAST_ZEROS) * some.size)
 
-    def bound(self, queries: Floats32) -> tuple[Floats, Callable[[Floats], Floats]]:
+    def search(self, points: Floats32, scope: Scope) -> Evidence:
+        """All evidence about points of shape (n, n_features)."""
+        find = partial(self._find, k=scope.any, m=scope.per_class)
+        size = min(BYTES_PER_TILE // (8 * len(self.rows)), -(-len(points) // n_cores()))
+        return stack_evidence(for_each(find, [points[part] for part in slices(len(points), size)]))
+
+    def _find(self, queries: Floats32, k: int, m: int) -> Evidence:
+        """The evidence about some queries."""
         products: Any = csr_array(queries).astype(np.float64) @ self._columns
-        minima = (self._squares[:, None] + _square(queries)) * (1 - self._error)
-        minima -= 2 * products.toarray().T
-        return minima, lambda distances: np.nextafter(np.square(distances), np.inf)
+        errors = _square(queries)[:, None] + self._squares
+        lowest = errors - 2 * products.toarray()
+        errors *= self._error
+        highest = lowest + errors
+        lowest -= errors
+        near = np.zeros(lowest.shape, dtype=np.bool_)
+        groups = [(m, *ends) for ends in pairwise(self.starts.tolist())]
+        for most, first, last in [*groups, (k, 0, len(self.rows))]:
+            if (n := min(most, last - first)) > 0:
+                group = highest[:, first:last]
+                limits = (
+                    np.partition(group, n - 1)[:, n - 1 : n] if n > 1 else group.min(1)[:, None]
+                )
+                near[:, first:last] |= lowest[:, first:last] <= limits
+        query, row = positions(np, near)
+        distances = np.full(near.shape, np.inf)
+        distances[query, row] = measure_pairs(self.points, queries, query, row)
+        return rank_table(distances, self.starts, self.rows, k, m)
 
 
 def _square(rows: Floats32) -> Floats:

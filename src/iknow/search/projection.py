@@ -114,8 +114,11 @@ class Projection(Coordinates):
         error = np.sqrt(4 * (n + d + 8) * np.sqrt(d) * u + 2 * deviation) + 2.0**-23
         self.stretch = 1 + deviation + error + 2.0**-22
         self.slack = 2.02 * error
-        parts = slices(len(rows), VALUES_AT_ONCE // n)
-        longest = max((self._longest(rows[part]) for part in parts), default=0.0)
+        squared = 0.0
+        for part in slices(len(rows), VALUES_AT_ONCE // n):
+            shifted = rows[part] - self.center
+            squared = np.maximum(squared, np.einsum("ij,ij->i", shifted, shifted).max())
+        longest = float(np.sqrt(squared))
         # Written so that NaN is refused.
         self.is_safe = longest < FURTHEST and self.stretch < 1.5
         self.unit = 2.0 ** np.ceil(np.log2(longest / LARGEST)) if self.is_safe and longest else 1.0
@@ -149,10 +152,6 @@ class Projection(Coordinates):
 
         for_each(work, slices(len(rows), VALUES_AT_ONCE // rows.shape[1]))
         return near, far
-
-    def _longest(self, rows: Floats32) -> float:
-        shifted = rows - self.center
-        return float(np.sqrt(np.einsum("ij,ij->i", shifted, shifted).max(initial=0.0)))
 
 
 def find_directions(sample: Floats, n: int) -> Floats:

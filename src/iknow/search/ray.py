@@ -93,7 +93,7 @@ class RayIndex(RowIndex):
     ) -> None:
         super().__init__(*arrays, **named)
         if shards is not None:
-            as_whole(shards, "shards", "be a whole number >= 1", lambda number: number >= 1)
+            as_whole(shards, "shards", "be a whole number >= 1", 1)
         wanted = "be a number of seconds > 0"
         self._timeout = as_real(timeout, "timeout", wanted, lambda number: number > 0)
         self._address, self._resources = address, dict(resources or {})

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from iknow.core.arrays import Bools, Floats, Floats32, Ints
+from iknow.core.arrays import Bools, Floats32, Ints
 from iknow.core.codes import NO_BELIEF
 from iknow.core.decision import Scope, is_enough
 from iknow.core.evidence import (
@@ -42,7 +42,7 @@ from iknow.core.text import shown
 from iknow.errors import InputError
 from iknow.locking import cached_property
 from iknow.pages import slices
-from iknow.search.index import RowIndex, check_activations, check_width
+from iknow.search.index import RowIndex, check_activations
 
 Make = Callable[..., RowIndex]
 FEW = 8  # further rows to ask for, first, in place of those that are gone
@@ -82,8 +82,7 @@ class Union(RowIndex):
         removed: numbers of rows that are there, ascending. points, labels, rows: those to come, of
         shapes (m, n_features), (m,) and (m,). n_classes: as many as before, or more.
         """
-        new = check_activations(points)
-        check_width(new, self.n_features, "activations")
+        new = check_activations(points, n_features=self.n_features)
         of_base = removed[~np.isin(removed, self.added.rows)]
         kept = ~np.isin(self.added.rows, removed)
         came = {"points": new, "labels": labels, "rows": rows}
@@ -164,9 +163,11 @@ class Union(RowIndex):
         struck = np.zeros(neighbors.shape, dtype=np.bool_)
         if found.n_neighbors:
             wanted = Scope(any=min(found.n_neighbors, len(self.gone)))
-            struck = _find_equals(
-                neighbors, self._removed._search(points, wanted).neighbor_distances
-            )
+            queries = np.arange(len(found))
+            for column in self._removed._search(points, wanted).neighbor_distances.T:
+                equal = (neighbors == column[:, None]) & ~struck
+                first = equal.argmax(axis=1)
+                struck[queries, first] |= equal[queries, first]
         most = np.maximum(lost.sum(axis=2).max(axis=1, initial=0), struck.sum(axis=1))
         if not most.any():
             return found, most
@@ -272,17 +273,6 @@ def are_among(numbers: Ints, known: Ints) -> Bools:
         return np.zeros(numbers.shape, dtype=np.bool_)
     places = np.minimum(np.searchsorted(known, numbers), len(known) - 1)
     return np.asarray(known[places] == numbers)
-
-
-def _find_equals(whole: Floats, part: Floats) -> Bools:
-    """Mark one entry of `whole`, (n, a), for each equal one of `part`, (n, b), while there are."""
-    struck = np.zeros(whole.shape, dtype=np.bool_)
-    queries = np.arange(len(whole))
-    for column in part.T:
-        equal = (whole == column[:, None]) & ~struck
-        first = equal.argmax(axis=1)
-        struck[queries, first] |= equal[queries, first]
-    return struck
 
 
 def _replace(evidence: Evidence, queries: Ints, part: Evidence) -> Evidence:

@@ -236,7 +236,8 @@ class IndexContract:
         for seed, index, problem, whole, belief in self._asked_with_belief(kind):
             for rule in rules_at_ties(whole, whole.n_neighbors, seed)[seed % 3 :: 3]:
                 scope = scope_of(rule, belief)
-                found = index.search(index._check(problem.queries), scope)
+                points = np.ascontiguousarray(problem.queries, dtype=np.float32)
+                found = index.search(points, scope)
                 assert is_enough(found, scope).all()
                 assert_complete(found, whole, scope)
 

@@ -11,7 +11,6 @@ import numpy as np
 from iknow.core.arrays import Floats, Floats32, Ints
 from iknow.core.decision import Scope
 from iknow.core.evidence import NO_EXEMPLAR, Evidence, empty_evidence
-from iknow.locking import cached_property
 from iknow.pages import slices
 from iknow.search.bounds import LowerBounds
 from iknow.search.engine import NO_ROW, Blocks, Groups, positions
@@ -29,16 +28,17 @@ class NumpyBlocks(Blocks):
     xp = np
     bytes_of_candidates, bytes_of_minima = 8 << 20, BYTES_FOR_MINIMA
 
-    def __init__(self, stored: RowIndex, size: int | None = None) -> None:
+    def __init__(self, stored: RowIndex) -> None:
         # Not `stored` itself: a part of an index must be freed as soon as nobody refers to it.
         self.points, self.rows, self.n_classes = stored.points, stored.rows, stored.n_classes
-        self.size = size = size or _choose_size(stored)
+        self.size = size = _choose_size(stored)
         firsts = stored.class_starts
         self.classes: Ints = np.flatnonzero(np.diff(firsts))
         cuts = [np.arange(firsts[c], firsts[c + 1], size) for c in self.classes]
         self.starts: Ints = np.concatenate(cuts)
         self.ends: Ints = np.append(self.starts[1:], stored.n_rows)
         self.group(np.array([len(cut) for cut in cuts]))
+        self._bounds = LowerBounds(self.points, self.starts, size)
 
     def search(self, points: Floats32, scope: Scope) -> Evidence:
         """All evidence about points of shape (n, n_features)."""
@@ -58,10 +58,6 @@ class NumpyBlocks(Blocks):
 
     def bound(self, queries: Floats32) -> tuple[Any, Callable[[Floats], Any]]:
         return self._bounds.bound(queries)
-
-    @cached_property
-    def _bounds(self) -> LowerBounds:
-        return LowerBounds(self.points, self.starts, self.size)
 
     def promising(self, minima: Floats32, groups: Groups, m: int) -> tuple[Floats32, Ints]:
         shape = min(m, groups.largest), len(groups.starts) - 1, minima.shape[1]

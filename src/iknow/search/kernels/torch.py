@@ -451,14 +451,10 @@ class Frame(NamedTuple):
         scales = ((shift + 1023) << 52).view(torch.float64)
         scaled = torch.where(far[:, None], 0.0, placed) * scales[:, None]
         low, norm, lost, kept = self.round_off(scaled)
-        return QueryBounds(
-            frame=self,
-            low=low,
-            scales=scales.float(),
-            norms=_rounded_up(norm * (1 + self.slack)),
-            errors=_rounded_up((lost + self.error * kept) * (1 + self.slack)),
-            half_norms=torch.where(far, -torch.inf, placed.square().sum(1) / 2),
-        )
+        norms, errors = norm * (1 + self.slack), (lost + self.error * kept) * (1 + self.slack)
+        half_norms = torch.where(far, -torch.inf, placed.square().sum(1) / 2)
+        rounded = scales.float(), _rounded_up(norms), _rounded_up(errors)
+        return QueryBounds(self, low, *rounded, half_norms)
 
 
 class QueryBounds(NamedTuple):
@@ -512,7 +508,11 @@ def measure(points: Tensor, queries: Tensor) -> Tensor:
     here is a separate torch operation.
     """
     difference = points.double() - queries.double()
-    return correct_root(add_like_numpy(difference.mul_(difference)))
+    squared = add_like_numpy(difference.mul_(difference))
+    if squared.device.type == "cuda":
+        return squared.sqrt()
+    # On the CPU torch's root is not always the one that IEEE 754 defines.
+    return torch.from_numpy(np.sqrt(squared.cpu().numpy())).to(squared.device)
 
 
 def add_like_numpy(terms: Tensor) -> Tensor:
@@ -531,13 +531,6 @@ def add_like_numpy(terms: Tensor) -> Tensor:
     for term in terms[..., in_eights or 1 :].unbind(-1):
         total = total + term
     return total
-
-
-def correct_root(squared: Tensor) -> Tensor:
-    """The square root as IEEE 754 defines it; torch's own on the CPU does not always match it."""
-    if squared.device.type == "cuda":
-        return squared.sqrt()
-    return torch.from_numpy(np.sqrt(squared.cpu().numpy())).to(squared.device)
 
 
 def to_device(array: np.ndarray, device: torch.device) -> Tensor:

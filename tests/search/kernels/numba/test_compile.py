@@ -67,11 +67,11 @@ def test_what_was_compiled_is_read_and_heals_where_it_is_damaged(home):
 
 
 def test_another_process_reads_what_this_one_compiled(home):
-    from iknow.search.kernels.numba.measure import measure
+    from iknow.search.kernels.numba.products import measure
 
     program = """
 import numpy as np
-from iknow.search.kernels.numba.measure import measure
+from iknow.search.kernels.numba.products import measure
 points = np.array([[3, 4]], dtype=np.float32)
 assert measure(np.zeros((1, 2), dtype=np.float32), 0, points, 0) == 5
 print(sum(measure.stats.cache_hits.values()))

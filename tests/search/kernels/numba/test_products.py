@@ -9,11 +9,11 @@ import pytest
 numba = pytest.importorskip("numba", reason="compiled search is the extra `fast`")
 
 from iknow.search.cells import CpuIndex  # noqa: E402
-from iknow.search.kernels.numba.measure import measure  # noqa: E402
 from iknow.search.kernels.numba.products import (  # noqa: E402
     find_block_minima,
     limit_for,
     limit_terms,
+    measure,
 )
 from iknow.search.kernels.numba.search import PackedRows, ProductSearch, cut_evenly  # noqa: E402
 from iknow.search.kernels.numba.vectors import LANES, QUERIES_AT_ONCE, scan_panel  # noqa: E402

@@ -9,7 +9,7 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Floats32, Ints
 from iknow.core.decision import Scope
-from iknow.core.evidence import NO_EXEMPLAR, Evidence, empty_evidence
+from iknow.core.evidence import NO_EXEMPLAR, Evidence, stack_evidence
 from iknow.locking import cached_property
 from iknow.pages import slices
 from iknow.search.bounds import error_of_product, power_of_two_scale
@@ -65,19 +65,19 @@ class PackedRows:
     def place(self, queries: Floats32, coordinates: Floats32) -> Queries:
         """A batch of queries, of shape (n_queries, n_features), with their coordinates."""
         with np.errstate(over="ignore"):
-            points = self._shift(coordinates)
+            points = ((coordinates - self.center) * self.pack.scale).astype(np.float32)
             squared = np.einsum("ij,ij->i", points, points, dtype=np.float64)
         far = ~(squared < TOO_FAR)
         if far.any():
             points[far], squared[far] = 0.0, np.inf
-        return Queries(read_only(queries), points, squared)
-
-    def _shift(self, points: Floats32) -> Floats32:
-        return ((points - self.center) * self.pack.scale).astype(np.float32)
+        given = queries[:]
+        given.flags.writeable = False  # of one type for the compiler, like the rows
+        return Queries(given, points, squared)
 
     def _fill(self, coordinates: Floats32, panels: Floats32, first: int) -> None:
         slots = self.pack.slots[first * LANES : (first + len(panels)) * LANES]
-        shifted = self._shift(coordinates[np.maximum(slots, 0)])
+        placed = (coordinates[np.maximum(slots, 0)] - self.center) * self.pack.scale
+        shifted = placed.astype(np.float32)
         shifted[slots < 0] = 0.0
         squared = np.einsum("ij,ij->i", shifted, shifted, dtype=np.float64)
         bounds = (squared * (0.5 - 2 * self.pack.error)).astype(np.float32)
@@ -105,24 +105,23 @@ class ProductSearch:
 
     def search(self, queries: Floats32, scope: Scope) -> Evidence:
         """All evidence about queries of shape (n_queries, n_features)."""
-        n_classes = len(self.packed.class_panels) - 1
-        evidence = empty_evidence(len(queries), n_classes, scope.any, scope.per_class)
-
-        def work(part: slice) -> None:
-            own = evidence[part]  # views
-            # Class by class, as they are searched.
-            distances = np.full((own.n_classes, len(own), own.per_class), np.inf)
-            numbers = np.full(distances.shape, NO_EXEMPLAR, dtype=np.int64)
-            batch = self.packed.place(queries[part], queries[part])
-            arrays = distances, numbers, own.neighbor_distances
-            gather_batch(self.packed.pack, self.blocks, batch, *arrays)
-            own.distances[:] = distances.transpose(1, 0, 2)
-            own.rows[:] = numbers.transpose(1, 0, 2)
-
+        if len(queries) == 1:
+            return self._find(queries, scope)
         affordable = BYTES_FOR_MINIMA // (n_cores() * 4 * (len(self.blocks.starts) - 1))
-        size = max(1, min(QUERIES_PER_BATCH, affordable))
-        share(work, cut_evenly(len(queries), size))
-        return evidence
+        parts = cut_evenly(len(queries), max(1, min(QUERIES_PER_BATCH, affordable)))
+        return stack_evidence(share(lambda part: self._find(queries[part], scope), parts))
+
+    def _find(self, queries: Floats32, scope: Scope) -> Evidence:
+        """The evidence about one batch."""
+        n, m = len(queries), max(scope.own, scope.other)
+        # Class by class, as they are searched.
+        distances = np.full((len(self.blocks.classes) - 1, n, m), np.inf)
+        numbers = np.full(distances.shape, NO_EXEMPLAR, dtype=np.int64)
+        neighbors = np.full((n, scope.any), np.inf)
+        batch = self.packed.place(queries, queries)
+        gather_batch(self.packed.pack, self.blocks, batch, distances, numbers, neighbors)
+        by_query = np.ascontiguousarray(distances.transpose(1, 0, 2))
+        return Evidence(by_query, neighbors, np.ascontiguousarray(numbers.transpose(1, 0, 2)))
 
 
 class WalkSearch:

@@ -27,7 +27,6 @@ import numpy as np
 from iknow.core.arrays import Bools, Floats, Floats32, Ints
 from iknow.search.kernels.numba import products, vectors
 from iknow.search.kernels.numba.compile import compiled, compiled_bare, compiled_freely, inlined
-from iknow.search.kernels.numba.measure import MOST_PIECES, measure_long
 from iknow.search.kernels.numba.products import Pack, Queries, limit_for, limit_terms, precedes
 from iknow.search.kernels.numba.tree import Tree
 from iknow.search.kernels.numba.vectors import LANES, QUERIES_AT_ONCE, lowest_bit, prefetch
@@ -171,8 +170,8 @@ def walk_batch(
         np.zeros(3, dtype=np.int64), np.empty(LANES, dtype=np.float32),
         np.empty(MOST_WAITING, dtype=np.int64), np.empty(MOST_WAITING, dtype=np.float32),
         np.empty(LANES * DEEPEST, dtype=np.int64), np.empty(LANES * DEEPEST, dtype=np.int64),
-        np.empty(LANES * DEEPEST, dtype=np.float32), np.empty(MOST_PIECES, dtype=np.int64),
-        np.empty(MOST_PIECES),
+        np.empty(LANES * DEEPEST, dtype=np.float32), np.empty(products.MOST_PIECES, dtype=np.int64),
+        np.empty(products.MOST_PIECES),
     )  # fmt: skip
     walk = Walk(pack, tree, shadows, queries, question, answer, memory)
     for start in range(0, n_queries, at_once):
@@ -477,7 +476,7 @@ def _settle(walk: Walk, limits: Limits, task: Task, n: int) -> None:
             continue
         memory.costs[2] += 1
         given = walk.queries.given
-        distance = measure_long(given, task.i, points, row, memory.pieces, memory.sums)
+        distance = products.measure_long(given, task.i, points, row, memory.pieces, memory.sums)
         if distance <= reach:
             _insert(distance, row, task.rank, memory.near, memory.found)
             neighbors = walk.answer.neighbors[task.i]
