@@ -24,7 +24,8 @@ from benchmarks.records import (
 from benchmarks.wording import duration
 from iknow.cards import COLORS
 from iknow.core.assertion import Assertion
-from iknow.evaluation.plots.style import PENCIL, styled, titled, to_png
+from iknow.evaluation.plots import PENCIL
+from reproduction.figures.style import styled, titled, to_png
 
 __all__ = ["draw_cost", "spread_apart", "to_png", "to_svg"]
 

@@ -7,7 +7,7 @@ from art.estimators.classification import PyTorchClassifier
 from torch import nn
 
 from iknow.core.arrays import Floats32
-from iknow.evaluation.perturbations import Limits
+from iknow.core.rule import Limits
 from reproduction.setups import Attack
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from iknow.evaluation.perturbations import Limits
+from iknow.core.rule import Limits
 
 Weights = Literal["glorot", "he"]
 

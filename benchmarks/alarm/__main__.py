@@ -12,8 +12,8 @@ from benchmarks.alarm.matplotlib import draw_evidence
 from benchmarks.alarm.ours import RATE, trace
 from benchmarks.alarm.scenes import DESIGN, HELD_OUT, Scene, make_scenes
 from benchmarks.alarm.summary import summarize, to_lines
-from iknow.evaluation.plots.style import to_png
 from iknow.version import __version__
+from reproduction.figures.style import to_png
 
 DRAWN, TRACES, QUIET_TRACES = "MNIST", 2, 12
 

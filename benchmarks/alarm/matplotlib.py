@@ -11,7 +11,8 @@ from benchmarks.alarm.streams import BEFORE, NEW_CLASS, NOISE, ROTATION
 from iknow.cards import COLORS
 from iknow.core.arrays import Floats
 from iknow.core.assertion import Assertion
-from iknow.evaluation.plots.style import CLASS_COLORS, PENCIL, styled, titled
+from iknow.evaluation.plots import CLASS_COLORS, PENCIL
+from reproduction.figures.style import styled, titled
 
 LOOKS = {NOISE: CLASS_COLORS[0], NEW_CLASS: CLASS_COLORS[1], ROTATION: COLORS[Assertion.IMK]}
 LOWEST, HIGHEST = -4.0, 2.0

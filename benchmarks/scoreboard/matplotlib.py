@@ -8,7 +8,8 @@ from matplotlib.figure import Figure
 from benchmarks.scoreboard.summary import Summary
 from iknow.cards import COLORS
 from iknow.core.assertion import Assertion
-from iknow.evaluation.plots.style import PENCIL, styled, titled, to_png
+from iknow.evaluation.plots import PENCIL
+from reproduction.figures.style import styled, titled, to_png
 
 __all__ = ["LOOKS", "draw_curves", "draw_shifts", "to_png"]
 

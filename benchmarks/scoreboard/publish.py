@@ -18,7 +18,7 @@ from benchmarks.scoreboard.measuring import CONFIDENCE, certified
 from benchmarks.scoreboard.running import CONFIDENCES, RESULTS, read
 from benchmarks.scoreboard.short import by_position
 from benchmarks.scoreboard.summary import VARIANTS, Summary
-from iknow.evaluation.mapie import certify_by_mapie
+from iknow.evaluation.risk import certify_by_mapie
 
 MAPIE = "softmax, MAPIE"
 

@@ -19,18 +19,9 @@ from iknow.core.assertion import Assertion
 from iknow.errors import InputError
 from iknow.evaluation.curves import RadiusCurve
 from iknow.evaluation.metrics import Evaluation
-from iknow.evaluation.plots.maps import most_inside
-from iknow.evaluation.plots.style import (
-    CENTERED,
-    CLASS_COLORS,
-    CLASS_MARKERS,
-    INK,
-    styled,
-    tint,
-    titled,
-    to_png,
-)
+from iknow.evaluation.plots import CENTERED, CLASS_COLORS, CLASS_MARKERS, INK, most_inside, tint
 from reproduction.figures.experiment import Experiment
+from reproduction.figures.style import styled, titled, to_png
 from reproduction.figures.toy import Query, Regions, Supports
 
 __all__ = [

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from iknow.errors import MissingExtraError
-from iknow.evaluation.mapie import certify_by_mapie
-from iknow.evaluation.risk import certify_threshold
+from iknow.evaluation.risk import certify_by_mapie, certify_threshold
 
 
 def draw(n, seed):

@@ -24,8 +24,7 @@ from iknow.core.slack import parameter_settings
 from iknow.core.stability import count_nearest
 from iknow.errors import BundleError, InputError, SelectionError
 from iknow.evaluation.curves import evidence_scatter
-from iknow.evaluation.plots import column_figure
-from iknow.evaluation.plots.maps import draw_evidence
+from iknow.evaluation.plots import column_figure, draw_evidence
 from iknow.report.columns import describe_setting
 from iknow.rules import RULES
 from iknow.rules.ball import draw_ball

@@ -31,7 +31,7 @@ from benchmarks.scoreboard.torch.plain_index import PlainIndex
 from benchmarks.scoreboard.torch.training import predict, train
 from iknow.classifier.estimator import EpistemicClassifier
 from iknow.core.assertion import Assertion
-from iknow.evaluation.peers.logits import log_probability
+from iknow.evaluation.peers import log_probability
 from iknow.evaluation.risk import match_coverage
 
 EPSILON = 0.1

@@ -37,12 +37,12 @@ from iknow.core.level import are_probabilities
 from iknow.core.text import as_real
 from iknow.errors import InputError, LayerError, MissingExtraError
 from iknow.evaluation.comparison import OURS, Comparison
-from iknow.evaluation.mapie import certify_by_mapie
 from iknow.evaluation.peers import Observed, Peer, Softmax, default_peers
 from iknow.evaluation.perturbations import PERTURBATIONS, Perturbation
 from iknow.evaluation.risk import (
     RiskCoverage,
     augrc_of_many,
+    certify_by_mapie,
     certify_threshold,
     match_coverage,
     risk_coverage,
@@ -96,76 +96,58 @@ def compare(
     """
     for value, what in ((accuracy, "accuracy"), (confidence, "confidence")):
         as_real(value, what, "lie between 0 and 1, both excluded", lambda number: 0 < number < 1)
-    asker = _Asker(classifier, training, validation, peers, random_state)
-    clean = asker.score("validation", validation[0], as_vector(validation[1], "y"))
-    scored = [
-        asker.score(name, X, truth, own=own)
-        for name, X, truth, own in _all_sets(training[0], test, perturbations, sets, random_state)
-    ]
-    shares = tuple(float(coverage) for coverage in coverages)
-    return _tabulate(asker.methods, clean, scored, shares, accuracy, confidence, random_state)
+    observer = find_observer(classifier, training[0])
+    known, answered = _observe_labeled(observer, classifier, *training, "training")
+    known = known[answered]
+    held, answered = _observe_labeled(observer, classifier, *validation, "validation")
+    fitting, _ = split_rows(len(held), random_state)
+    held = held[fitting[answered[fitting]]]
+    fitted = [peer.fit(known, held) for peer in (default_peers(known) if peers is None else peers)]
+    methods = (OURS, *(peer.name for peer in fitted))
+    if len(set(methods)) < len(methods):
+        raise InputError(f"methods need different names; got {', '.join(methods)}")
 
-
-class _Asker:
-    """Every method, fitted and ready to score a set."""
-
-    def __init__(
-        self,
-        classifier: Any,
-        training: Pair,
-        validation: Pair,
-        peers: Sequence[Peer] | None,
-        random_state: int,
-    ) -> None:
-        self.classifier = classifier
-        self.observer = find_observer(classifier, training[0])
-        known, valid = self._observe_known(*training, "training")
-        known = known[valid]
-        held, valid = self._observe_known(*validation, "validation")
-        fitting, _ = split_rows(len(held), random_state)
-        held = held[fitting[valid[fitting]]]
-        chosen = default_peers(known) if peers is None else peers
-        self.peers = [peer.fit(known, held) for peer in chosen]
-        self.methods = (OURS, *(peer.name for peer in self.peers))
-        if len(set(self.methods)) < len(self.methods):
-            raise InputError(f"methods need different names; got {', '.join(self.methods)}")
-
-    def score(self, name: str, X: Any, truth: Any, own: bool = False) -> Scored:
-        """The scores of all methods, and which answers are wrong."""
-        observed, invalid = self.observer.observe(X)
-        rows = [self._levels(X), *(peer.score(observed) for peer in self.peers)]
+    def score(name: str, X: Any, truth: Any, own: bool = False) -> Scored:
+        observed, invalid = observer.observe(X)
+        rows = [_levels(classifier, X), *(peer.score(observed) for peer in fitted)]
         right = np.zeros(len(observed), dtype=bool)
         if truth is not None:
             if len(truth) != len(observed):
                 raise InputError(f"{name!r} holds {len(observed)} samples and {len(truth)} labels")
             for column in truth.reshape(len(truth), -1).T:
-                right |= positions_of(column, self.classifier.classes_) == observed.belief
+                right |= positions_of(column, classifier.classes_) == observed.belief
         scores = np.where(invalid, -np.inf, np.stack(rows))  # no method asserts what is no answer
         return Scored(name, scores, ~right | invalid, own)
 
-    def _levels(self, X: Any) -> Floats:
-        level = getattr(self.classifier.assess(X, evidence=True), "level", None)
-        if level is None:
-            raise InputError(
-                "the classifier gives no levels, by which it is compared: tune it to a level, for "
-                "example by tune(X_val, y_val, coverage=0.75)"
-            )
-        return np.asarray(level, dtype=np.float64)
+    clean = score("validation", validation[0], as_vector(validation[1], "y"))
+    found = _all_sets(training[0], test, perturbations, sets or {}, random_state)
+    scored = [score(*each) for each in found]
+    shares = tuple(float(coverage) for coverage in coverages)
+    return _tabulate(methods, clean, scored, shares, accuracy, confidence, random_state)
 
-    def _observe_known(self, X: Any, y: Any, what: str) -> tuple[Observed, Bools]:
-        """Labeled samples, and which the model can answer: peers learn from those."""
-        observed, invalid = self.observer.observe(X)
-        labels = as_labels(y, len(observed), f"the labels of {what}")
-        codes = encode(labels, self.classifier.classes_, f"the labels of {what}")
-        return replace(observed, labels=codes), ~invalid
+
+def _levels(classifier: Any, X: Any) -> Floats:
+    level = getattr(classifier.assess(X, evidence=True), "level", None)
+    if level is None:
+        raise InputError(
+            "the classifier gives no levels, by which it is compared: tune it to a level, for "
+            "example by tune(X_val, y_val, coverage=0.75)"
+        )
+    return np.asarray(level, dtype=np.float64)
+
+
+def _observe_labeled(
+    observer: Observer, classifier: Any, X: Any, y: Any, what: str
+) -> tuple[Observed, Bools]:
+    """Samples with the codes of their labels, and which of them the model can answer."""
+    observed, invalid = observer.observe(X)
+    labels = as_labels(y, len(observed), f"the labels of {what}")
+    codes = encode(labels, classifier.classes_, f"the labels of {what}")
+    return replace(observed, labels=codes), ~invalid
 
 
 def _all_sets(
-    training: Any,
-    test: Pair,
-    perturbations: Sequence[Perturbation],
-    sets: Mapping[str, Pair] | None,
-    random_state: int,
+    training: Any, test: Pair, perturbations: Any, sets: Mapping[str, Pair], random_state: int
 ) -> list[tuple[str, Any, Any, bool]]:
     """Name, inputs and truth of each set, and whether it is the test data, perturbed or not."""
     X, y = test
@@ -175,8 +157,10 @@ def _all_sets(
         for each in perturbations:
             rng = np.random.default_rng(random_state)  # adding one must not change another
             changed, truth = each(values, found[0][2], background, rng)
-            found.append((each.name, _like_inputs(changed, X), truth, True))
-    for name, (inputs, truth) in (sets or {}).items():
+            if hasattr(X, "iloc"):  # a data frame keeps the names of its columns
+                changed = type(X)(changed, columns=X.columns)
+            found.append((each.name, changed, truth, True))
+    for name, (inputs, truth) in sets.items():
         labels = None if truth is None else as_vector(truth, f"the labels of {name!r}")
         found.append((name, inputs, labels, False))
     names = [name for name, *_ in found]
@@ -185,52 +169,34 @@ def _all_sets(
     return found
 
 
-def _like_inputs(values: NDArray[Any], X: Any) -> Any:
-    """Perturbed values in the form of the inputs: a data frame keeps the names of its columns."""
-    return type(X)(values, columns=X.columns) if hasattr(X, "iloc") else values
-
-
 SMALLEST = 1e-300  # a probability of 0 has no logarithm
 
 
 @dataclass(frozen=True, eq=False)
 class Observer:
-    """Asks a model about samples.
-
-    Attributes:
-        model: The model.
-        input: The layer that stands for the input.
-        hidden: The last hidden layer, if there is one.
-        logits: The layer that holds logits; None for the model's scores.
-        from_probabilities: Whether scores are probabilities.
-        transform: Applied to the input layer.
-    """
+    """Asks a model about samples."""
 
     model: Model
-    input: str
-    hidden: str | None
-    logits: str | None
-    from_probabilities: bool
-    transform: Callable[[Any], NDArray[Any]]
+    input: str  # the layer that stands for the input
+    hidden: str | None  # the last hidden layer
+    logits: str | None  # the layer that holds logits; None for the model's scores
+    from_probabilities: bool  # whether scores are probabilities
+    transform: Callable[[Any], NDArray[Any]]  # applied to the input layer
 
     def observe(self, X: Any, labels: Ints | None = None) -> tuple[Observed, Bools]:
         """What the model makes of samples, and which it cannot answer, of shape (n,)."""
-        prepared = self.model.prepare(X)
         layers = [name for name in (self.input, self.hidden, self.logits) if name is not None]
-        said = observe_inputs(self.model, prepared, layers)
+        said = observe_inputs(self.model, self.model.prepare(X), layers)
         logits: Floats = said.scores
         if self.logits is not None:
             logits = said.activations[self.logits].astype(np.float64)
         elif self.from_probabilities:
             logits = np.log(np.maximum(said.scores, SMALLEST))
-        invalid = said.invalid
-        return Observed(
-            self.transform(said.activations[self.input]),
-            None if self.hidden is None else said.activations[self.hidden],
-            np.where(invalid[:, None], 0.0, logits),
-            np.where(invalid, 0, said.belief),
-            labels,
-        ), invalid
+        inputs = self.transform(said.activations[self.input])
+        hidden = None if self.hidden is None else said.activations[self.hidden]
+        logits = np.where(said.invalid[:, None], 0.0, logits)
+        belief = np.where(said.invalid, 0, said.belief)
+        return Observed(inputs, hidden, logits, belief, labels), said.invalid
 
 
 def find_observer(classifier: Any, X: Any) -> Observer:
@@ -248,9 +214,15 @@ def find_observer(classifier: Any, X: Any) -> Observer:
     said = model.observe(few, tuple(inside))
     # The layer that gives the scores is not hidden, whatever its name.
     inside = [name for name in inside if not _same(said.activations[name], said.scores)]
-    hidden, logits = inside[0] if inside else None, None
+    hidden, logits, first = inside[0] if inside else None, None, "input"
     steps = [each.name for each in described if each.role == "input" and each.name != "input"]
-    first = steps[0] if steps and hidden is None else _find_input(classifier, few, hidden)
+    if steps and hidden is None:
+        first = steps[0]
+    else:
+        try:
+            model.observe(few, ("input",))
+        except LayerError:  # that of texts and tokens is no place to measure in
+            first = hidden or str(classifier.layers_[0])
     if isinstance(model, SklearnModel) and "logits" in names and said.scores.shape[1] > 2:
         logits = "logits"  # of two classes there is one column
     index = getattr(classifier, "indexes_", {}).get(first)
@@ -258,21 +230,11 @@ def find_observer(classifier: Any, X: Any) -> Observer:
     return Observer(model, first, hidden, logits, are_probabilities(said.scores), transform)
 
 
-def _find_input(classifier: Any, batch: Any, hidden: str | None) -> str:
-    """The layer that stands for the input: that of texts and tokens is no place to measure in."""
-    try:
-        classifier.model_.observe(batch, ("input",))
-    except LayerError:
-        return hidden or str(classifier.layers_[0])
-    return "input"
-
-
 def _same(activations: NDArray[Any], scores: Floats) -> bool:
     return activations.shape == scores.shape and np.allclose(activations, scores, rtol=1e-5)
 
 
-RESAMPLES = 200
-"""Enough for the ends of a 95% interval to within a tenth of its width or so."""
+RESAMPLES = 200  # enough for the ends of a 95% interval to within a tenth of its width or so
 
 
 def draw_weights(n_samples: int, rng: np.random.Generator, resamples: int = RESAMPLES) -> Floats:
@@ -297,16 +259,12 @@ POINTS = 201  # of a curve that is kept
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """A set as every method sees it.
-
-    scores: of shape (n_methods, n). wrong: which answers are, of shape (n,). own: whether it is the
-    test data, as it is or perturbed, sample by sample.
-    """
+    """A set as every method sees it."""
 
     name: str
-    scores: Floats
-    wrong: Bools
-    own: bool = False
+    scores: Floats  # of shape (n_methods, n)
+    wrong: Bools  # which answers are, of shape (n,)
+    own: bool = False  # whether it is the test data, as it is or perturbed, sample by sample
 
 
 def _tabulate(

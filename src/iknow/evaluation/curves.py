@@ -1,7 +1,6 @@
 """Curves and maps: records of what the settings of one layer decide, for `iknow.evaluation.plots`.
 
-**Radius**: a growing ball only gains support, so two distances tell the whole story of a sample:
-its belief is justified from one radius on, and no longer the only justified class from another.
+**Radius**: a growing ball only gains support, so two distances tell the whole story of a sample.
 
     IDK, until the ball reaches the believed class         justified
     IK,  until something else is within reach as well      contested
@@ -14,8 +13,6 @@ layer without support keeps the sample at IDK.
 **Robust fractions**: no change of the input shorter than the robust radius, in the ℓ2 norm, makes
 another class IK. So an adversary with a budget below r cannot turn the samples that are IK,
 correct, and have a robust radius of at least r into confident mistakes.
-
-**Regions**: what is believed and asserted all over a plane.
 
 **Distances for and against**: all that a layer says about a sample is d_g, to the nearest training
 sample of the believed class, and d_¬g, to the nearest of any other; with a quorum
@@ -33,7 +30,7 @@ import numpy as np
 from iknow.core.arrays import Bools, Codes, Floats, Ints, Labels
 from iknow.core.assertion import Assertion
 from iknow.core.evidence import distances_for_and_against
-from iknow.core.rule import Rule
+from iknow.core.rule import Limits, Rule
 from iknow.errors import InputError
 from iknow.evaluation.metrics import Figures, evaluate
 from iknow.explain.assessment import Assessment
@@ -63,16 +60,12 @@ class RadiusCurve(Figures[Floats]):
 
     def fraction(self, assertion: Assertion) -> Floats:
         """Return the fraction of samples with `assertion`, of shape (m,)."""
-        fractions: Floats = self.counts[assertion] / self.n_samples
-        return fractions
+        return np.asarray(self.counts[assertion] / self.n_samples)
 
     def accuracy(self, *assertions: Assertion) -> Floats:
         """Return the fraction of correct beliefs among `assertions`, of shape (m,); NaN of none."""
-        total = self.counts[list(assertions)].sum(axis=0)
-        right = self.right[list(assertions)].sum(axis=0)
-        accuracies = np.full(len(total), np.nan)
-        np.divide(right, total, out=accuracies, where=total > 0)
-        return accuracies
+        right, total = (each[list(assertions)].sum(axis=0) for each in (self.right, self.counts))
+        return np.divide(right, total, out=np.full(len(total), np.nan), where=total > 0)
 
     @property
     def best(self) -> int:
@@ -81,7 +74,7 @@ class RadiusCurve(Figures[Floats]):
 
     def places(self, radii: Any) -> Ints:
         """Return the positions in `self.radii` that hold for `radii`, in the shape of those."""
-        return find_places(self.radii, radii, side="right") - 1
+        return _find_places(self.radii, radii, side="right") - 1
 
 
 def radius_curve(assessment: Assessment, y_true: Any, layer: str | None = None) -> RadiusCurve:
@@ -98,22 +91,8 @@ def radius_curve(assessment: Assessment, y_true: Any, layer: str | None = None) 
         >>> curve.f_ik[curve.places([0.25, 0.5, 1.0])].round(2)
         array([0.37, 0.77, 0.52])
     """
-    evaluate(assessment, y_true)  # refuses labels that do not fit
-    layer = check_layer(assessment, layer)
-    justified, contested = _turning_points(assessment, layer)
-    right: Bools = assessment.belief == np.asarray(y_true)
-    everything = np.concatenate([[0.0], justified, contested])
-    radii = np.unique(everything[np.isfinite(everything)])
-    return RadiusCurve(
-        layer=layer,
-        radii=radii,
-        counts=_count(radii, justified, contested),
-        right=_count(radii, justified[right], contested[right]),
-    )
-
-
-def _turning_points(assessment: Assessment, layer: str) -> tuple[Floats, Floats]:
-    """The radii from which each belief is justified, and contested too; inf for none."""
+    right: Bools = assessment.belief == evaluate(assessment, y_true).y_true
+    layer = _check_layer(assessment, layer)
     distances = assessment.weighed[layer].class_distances
     others = [mask for name, mask in assessment.supports.items() if name != layer]
     mute = assessment.invalid | np.logical_or.reduce(
@@ -123,30 +102,35 @@ def _turning_points(assessment: Assessment, layer: str) -> tuple[Floats, Floats]
     elsewhere = np.logical_or.reduce(others, initial=False)
     reached = np.where(elsewhere, distances.min(axis=1, keepdims=True), distances)
     rows = np.arange(len(reached))
+    # From these radii on each belief is justified, and contested too; inf for none.
     justified = np.where(mute, np.inf, reached[rows, assessment.belief_codes])
     reached[rows, assessment.belief_codes] = np.inf
     contested = np.where(assessment.never_known, justified, reached.min(axis=1))
-    return justified, np.maximum(justified, contested)
+    contested = np.maximum(justified, contested)
+    everything = np.concatenate([[0.0], justified, contested])
+    radii = np.unique(everything[np.isfinite(everything)])
+    counts = _count(radii, justified, contested)
+    return RadiusCurve(layer, radii, counts, _count(radii, justified[right], contested[right]))
 
 
 def _count(radii: Floats, justified: Floats, contested: Floats) -> Ints:
     """How many samples get each assertion at each radius, of shape (3, m)."""
-    n_justified = np.searchsorted(np.sort(justified), radii, side="right")
-    n_contested = np.searchsorted(np.sort(contested), radii, side="right")
+    n_justified, n_contested = (
+        np.searchsorted(np.sort(each), radii, side="right") for each in (justified, contested)
+    )
     # In the order of `Assertion`: IDK, IMK, IK.
     return np.stack([len(justified) - n_justified, n_contested, n_justified - n_contested])
 
 
-def find_places(ascending: Floats, radii: Any, side: Literal["left", "right"]) -> Ints:
+def _find_places(ascending: Floats, radii: Any, side: Literal["left", "right"]) -> Ints:
     """Where `radii` belong among ascending ones, in the shape of `radii`."""
     asked = np.asarray(radii, dtype=np.float64)
     if not (asked >= 0).all():  # NaN included
         raise InputError(f"radii must be numbers >= 0; got {radii}")
-    found: Ints = np.searchsorted(ascending, asked, side=side)
-    return found
+    return np.searchsorted(ascending, asked, side=side)
 
 
-def check_layer(assessment: Assessment, layer: str | None) -> str:
+def _check_layer(assessment: Assessment, layer: str | None) -> str:
     """The named layer, or the only one."""
     layers = list(assessment.evidence)
     if layer is None and len(layers) == 1:
@@ -178,8 +162,7 @@ class RobustCurve:
     @property
     def known_fraction(self) -> Floats:
         """Fraction of all samples that are IK and robust, of shape (m + 1,)."""
-        fractions: Floats = self.known / self.n_samples
-        return fractions
+        return np.asarray(self.known / self.n_samples)
 
     @property
     def right_fraction(self) -> Floats | None:
@@ -188,7 +171,7 @@ class RobustCurve:
 
     def places(self, radii: Any) -> Ints:
         """Return the positions in the counts that hold for `radii`, in the shape of those."""
-        return find_places(self.radii, radii, side="left")
+        return _find_places(self.radii, radii, side="left")
 
 
 def robust_curve(assessment: Assessment, y_true: Any = None) -> RobustCurve:
@@ -210,12 +193,9 @@ def robust_curve(assessment: Assessment, y_true: Any = None) -> RobustCurve:
     radii = np.unique(np.append(certified[ik & np.isfinite(certified)], 0.0))
     grid, right = np.append(radii, np.inf), None
     if y_true is not None:
-        evaluate(assessment, y_true)  # refuses labels that do not fit
-        right = count_from(certified[ik & (assessment.belief == np.asarray(y_true))], grid)
+        true = assessment.belief == evaluate(assessment, y_true).y_true
+        right = count_from(certified[ik & true], grid)
     return RobustCurve(radii, count_from(certified[ik], grid), right, len(assessment))
-
-
-Limits = tuple[float, float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,22 +238,15 @@ def map_regions(
     """
     if resolution < 2:
         raise InputError(f"resolution must be at least 2 places each way; got {resolution}")
-    x, y = (_places(limits, resolution) for limits in (x_limits, y_limits))
+    for limits in (x_limits, y_limits):
+        if not limits[0] < limits[1] or not np.isfinite(limits).all():
+            raise InputError(f"limits must be two finite numbers, the lower first; got {limits}")
+    x, y = (np.linspace(*limits, resolution) for limits in (x_limits, y_limits))
     plane = assess(np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2))
-    return Regions(
-        x=x,
-        y=y,
-        classes=plane.classes,
-        belief=plane.belief_codes.reshape(resolution, resolution),
-        assertion=plane.assertion.reshape(resolution, resolution),
+    belief, assertion = (
+        each.reshape(resolution, resolution) for each in (plane.belief_codes, plane.assertion)
     )
-
-
-def _places(limits: Limits, resolution: int) -> Floats:
-    low, high = limits
-    if not low < high or not np.isfinite([low, high]).all():
-        raise InputError(f"limits must be two finite numbers, the lower first; got {limits}")
-    return np.linspace(low, high, resolution)
+    return Regions(x, y, plane.classes, belief, assertion)
 
 
 @dataclass(frozen=True, eq=False)
@@ -312,12 +285,8 @@ def evidence_scatter(assessment: Assessment, layer: str | None = None) -> Eviden
         >>> print(f"{(points.own < points.other).mean():.2f}")
         0.97
     """
-    layer = check_layer(assessment, layer)
-    own, other = distances_for_and_against(assessment.weighed[layer], assessment.belief_codes)
-    return EvidenceScatter(
-        layer=layer,
-        rule=assessment.neighborhoods[layer],
-        own=np.where(assessment.invalid, np.inf, own),
-        other=np.where(assessment.invalid, np.inf, other),
-        assertion=assessment.assertion,
-    )
+    layer = _check_layer(assessment, layer)
+    found = distances_for_and_against(assessment.weighed[layer], assessment.belief_codes)
+    own, other = (np.where(assessment.invalid, np.inf, each) for each in found)
+    rule = assessment.neighborhoods[layer]
+    return EvidenceScatter(layer, rule, own, other, assessment.assertion)

@@ -8,8 +8,7 @@ Tallies of parts of the samples add up, so that no more than a part need be in m
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Generic, TypeVar
@@ -32,43 +31,27 @@ MOST_CELLS_IN_JSON = 1_000_000
 Value = TypeVar("Value")
 
 
-class Figures(ABC, Generic[Value]):
-    """The paper's five figures, from the fraction and accuracy of assertions."""
+def _fraction(assertion: Assertion) -> Any:
+    return property(lambda figures: figures.fraction(assertion))
 
-    @abstractmethod
-    def fraction(self, assertion: Assertion) -> Value: ...
 
-    @abstractmethod
-    def accuracy(self, *assertions: Assertion) -> Value: ...
+def _accuracy(*assertions: Assertion) -> Any:
+    return property(lambda figures: figures.accuracy(*assertions))
 
-    @property
-    def f_ik(self) -> Value:
-        return self.fraction(Assertion.IK)
 
-    @property
-    def f_imk(self) -> Value:
-        return self.fraction(Assertion.IMK)
+class Figures(Generic[Value]):
+    """The paper's five figures, from the `fraction` and `accuracy` of assertions."""
 
-    @property
-    def f_idk(self) -> Value:
-        return self.fraction(Assertion.IDK)
-
-    @property
-    def a_ik(self) -> Value:
-        return self.accuracy(Assertion.IK)
-
-    @property
-    def a_not_ik(self) -> Value:
-        return self.accuracy(Assertion.IMK, Assertion.IDK)
+    f_ik: Value = _fraction(Assertion.IK)
+    f_imk: Value = _fraction(Assertion.IMK)
+    f_idk: Value = _fraction(Assertion.IDK)
+    a_ik: Value = _accuracy(Assertion.IK)
+    a_not_ik: Value = _accuracy(Assertion.IMK, Assertion.IDK)
 
 
 @dataclass(frozen=True, eq=False)
 class Tally(Figures[float]):
-    """Counts of what was said and what is true, and all figures that follow from them.
-
-    The attributes are those of `Evaluation`. Tallies of parts of the samples add up to that of the
-    whole: see `merge_tallies`.
-    """
+    """Counts of what was said and what is true, and all figures that follow; see `Evaluation`."""
 
     classes: Labels
     true_classes: Labels
@@ -127,26 +110,20 @@ class Tally(Figures[float]):
             "F_IK": self.f_ik, "F_IMK": self.f_imk, "F_IDK": self.f_idk,
             "A_IK": self.a_ik, "A_notIK": self.a_not_ik, "accuracy": self.overall_accuracy,
         }  # fmt: skip
+        silent = int(self.unanswered.sum())
+        if len(self.classes) * len(self.true_classes) <= MOST_CELLS_IN_JSON:
+            counts = {"matrix": {a.name: self.matrix[a].tolist() for a in Assertion}}
+        else:  # predicted class, true class, count
+            counts = {"pairs": {a.name: self._pairs_of([a])[:, 1:].tolist() for a in Assertion}}
         return {
             "n_samples": self.n_samples,
             **{name: None if np.isnan(value) else value for name, value in figures.items()},
-            **({NO_ANSWER.replace(" ", "_"): self._silent} if self._silent else {}),
+            **({"no_answer": silent} if silent else {}),
             "reasons": {reason.name: count for reason, count in self.reasons.items()},
             "classes": for_json(self.classes),
             "true_classes": for_json(self.true_classes),
-            **self._counts_for_json(),
+            **counts,
         }
-
-    @property
-    def _silent(self) -> int:
-        """How many samples have no belief."""
-        return int(self.unanswered.sum())
-
-    def _counts_for_json(self) -> dict[str, Any]:
-        """The matrix, or for many classes the pairs: predicted class, true class, count."""
-        if len(self.classes) * len(self.true_classes) <= MOST_CELLS_IN_JSON:
-            return {"matrix": {a.name: self.matrix[a].tolist() for a in Assertion}}
-        return {"pairs": {a.name: self._pairs_of([a])[:, 1:].tolist() for a in Assertion}}
 
     def rows(self, dash: str = "–") -> list[tuple[str, int, str, str]]:
         """Return name, count, fraction and accuracy of each assertion, and of all but IK.
@@ -170,8 +147,9 @@ class Tally(Figures[float]):
     def remarks(self) -> list[str]:
         """What the table of figures does not say: the reasons, and how often there is no answer."""
         reasons = ", ".join(f"{r.name.lower()} {n}" for r, n in self.reasons.items() if n)
-        silent = [f"{NO_ANSWER}: {self._silent}, not counted as right or wrong"]
-        return [f"reasons: {reasons}", *(silent if self._silent else [])]
+        silent = int(self.unanswered.sum())
+        unanswered = [f"{NO_ANSWER}: {silent}, not counted as right or wrong"] if silent else []
+        return [f"reasons: {reasons}", *unanswered]
 
 
 def merge_tallies(one: Tally, other: Tally) -> Tally:
@@ -226,7 +204,24 @@ class Evaluation(Tally):
     y_true: Labels = field(repr=False)
 
     def _repr_html_(self) -> str:
-        return to_html(self)
+        counts = {assertion: self.count(assertion) for assertion in reversed(Assertion)}
+        rows = [
+            (mark(Assertion[group]) if group in Assertion.__members__ else group, f"{n:,}", *shares)
+            for group, n, *shares in self.rows()
+        ]
+        accuracy, matrices = percent(self.overall_accuracy), ""
+        if max(len(self.classes), len(self.true_classes)) <= MOST_CLASSES:
+            found = [_matrix(self, each) for each in counts if self.matrix[each].any()]
+            matrices = (
+                f'<div style="display:flex;flex-wrap:wrap;gap:8px 28px">{"".join(found)}</div>'
+            )
+        return card(
+            heading("Evaluation", f"on {self.n_samples:,} samples, {accuracy} right"),
+            bar(counts, self.n_samples),
+            table(("", "samples", "fraction", "accuracy"), rows, margin="12px 0 0"),
+            matrices,
+            paragraphs(self.remarks()),
+        )
 
 
 def evaluate(assessment: Assessment, y_true: Any = None) -> Evaluation:
@@ -285,53 +280,26 @@ FAINTEST, STRONGEST = 0.12, 0.6
 SQUARE = "min-width:2em;height:1.8em;padding:0 3px;text-align:center;border:none"
 
 
-def to_html(report: Evaluation) -> str:
-    """The report as a small card."""
-    counts = {assertion: report.count(assertion) for assertion in reversed(Assertion)}
-    rows = [
-        (mark(Assertion[title]) if title in Assertion.__members__ else title, f"{n:,}", *shares)
-        for title, n, *shares in report.rows()
-    ]
-    accuracy = percent(report.overall_accuracy)
-    few = max(len(report.classes), len(report.true_classes)) <= MOST_CLASSES
-    return card(
-        heading("Evaluation", f"on {report.n_samples:,} samples, {accuracy} right"),
-        bar(counts, report.n_samples),
-        table(("", "samples", "fraction", "accuracy"), rows, margin="12px 0 0"),
-        _matrices(report) if few else "",
-        paragraphs(report.remarks()),
-    )
-
-
-def _matrices(report: Evaluation) -> str:
-    """A confusion matrix for each assertion that occurs, side by side."""
-    shown = "".join(
+def _matrix(report: Evaluation, assertion: Assertion) -> str:
+    """The confusion matrix of an assertion; the darker a cell, the more samples."""
+    counts = report.matrix[assertion]
+    rows = [f'<th style="{SQUARE}"></th>{"".join(map(_label, report.true_classes.tolist()))}']
+    for place, label in enumerate(report.classes.tolist()):
+        cells = [_label(label)]
+        for true, count in enumerate(counts[place].tolist()):
+            strength = FAINTEST + (STRONGEST - FAINTEST) * np.sqrt(count / counts.max())
+            color = COLORS[assertion] if true == place else WRONG
+            shade = f"{color}{round(255 * strength):02x}" if count else FAINT
+            cells.append(
+                f'<td style="{SQUARE};background:{shade}">{f"{count:,}" if count else ""}</td>'
+            )
+        rows.append("".join(cells))
+    style = "border-collapse:separate;border-spacing:1px;border:none;font-size:85%;margin:4px 0 0"
+    return (
         f'<div style="margin:8px 0 0"><div>{mark(assertion)} '
         f'<span style="{SOFT}">belief down, truth across</span></div>'
-        f"{_matrix(report.matrix[assertion], report, COLORS[assertion])}</div>"
-        for assertion in reversed(Assertion)
-        if report.matrix[assertion].any()
+        f'<table style="{style}">{"".join(f"<tr>{row}</tr>" for row in rows)}</table></div>'
     )
-    return f'<div style="display:flex;flex-wrap:wrap;gap:8px 28px">{shown}</div>'
-
-
-def _matrix(counts: Ints, report: Evaluation, color: str) -> str:
-    top = "".join(_label(label) for label in report.true_classes.tolist())
-    rows = "".join(
-        f"<tr>{_label(label)}{''.join(_cells(row, place, int(counts.max()), color))}</tr>"
-        for place, (label, row) in enumerate(zip(report.classes.tolist(), counts, strict=True))
-    )
-    style = "border-collapse:separate;border-spacing:1px;border:none;font-size:85%;margin:4px 0 0"
-    return f'<table style="{style}"><tr><th style="{SQUARE}"></th>{top}</tr>{rows}</table>'
-
-
-def _cells(row: Ints, place: int, most: int, color: str) -> Iterator[str]:
-    """The cells of one belief; the darker, the more samples."""
-    for true, count in enumerate(row.tolist()):
-        strength = FAINTEST + (STRONGEST - FAINTEST) * np.sqrt(count / most)
-        filled = f"{color if true == place else WRONG}{round(255 * strength):02x}"
-        shade = filled if count else FAINT
-        yield f'<td style="{SQUARE};background:{shade}">{f"{count:,}" if count else ""}</td>'
 
 
 def _label(label: object) -> str:

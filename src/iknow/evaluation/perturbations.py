@@ -22,17 +22,20 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from iknow.core.arrays import Floats, Labels
+from iknow.core.rule import Limits
 from iknow.core.text import as_real
 
-Limits = tuple[float, float]
+Inputs = NDArray[Any]
+Perturbed = tuple[Inputs, Labels | None]
 
 
 def add_gaussian(
-    X: NDArray[Any], deviation: float, rng: np.random.Generator, limits: Limits | None = None
-) -> NDArray[Any]:
+    X: Inputs, deviation: float, rng: Generator, limits: Limits | None = None
+) -> Inputs:
     """Add normal noise to every value, and return an array of the same shape and dtype.
 
     Args:
@@ -50,15 +53,11 @@ def add_gaussian(
 
 
 def add_uniform(
-    X: NDArray[Any], amplitude: float, rng: np.random.Generator, limits: Limits | None = None
-) -> NDArray[Any]:
-    """Add uniform noise to every value, and return an array of the same shape and dtype.
+    X: Inputs, amplitude: float, rng: Generator, limits: Limits | None = None
+) -> Inputs:
+    """Add noise drawn evenly from -`amplitude` to `amplitude`.
 
-    Args:
-        X: Inputs of shape (n, ...).
-        amplitude: The noise is drawn from [-amplitude, amplitude].
-        rng: Source of randomness.
-        limits: Smallest and largest value an input can have; values beyond them are clipped.
+    `X`, `rng` and `limits` are those of `add_gaussian`.
 
     Examples:
         >>> add_uniform(np.zeros((1, 3)), 0.1, np.random.default_rng(0), limits=(0, 1)).round(3)
@@ -67,14 +66,9 @@ def add_uniform(
     return _add(X, rng.uniform(-amplitude, amplitude, X.shape), limits)
 
 
-def _add(X: NDArray[Any], noise: Floats, limits: Limits | None) -> NDArray[Any]:
+def _add(X: Inputs, noise: Floats, limits: Limits | None) -> Inputs:
     perturbed = X + noise
-    if limits is not None:
-        np.clip(perturbed, *limits, out=perturbed)
-    return perturbed.astype(X.dtype)
-
-
-Perturbed = tuple[NDArray[Any], Labels | None]
+    return (perturbed if limits is None else np.clip(perturbed, *limits)).astype(X.dtype)
 
 
 @runtime_checkable
@@ -90,18 +84,12 @@ class Perturbation(Protocol):
     def name(self) -> str:
         """What tables call it."""
 
-    def __call__(
-        self, X: NDArray[Any], y: Labels, training: NDArray[Any], rng: np.random.Generator
-    ) -> Perturbed: ...
+    def __call__(self, X: Inputs, y: Labels, training: Inputs, rng: Generator) -> Perturbed: ...
 
 
 @dataclass(frozen=True)
 class Noise:
-    """Adds normal noise.
-
-    Args:
-        strength: Its deviation, in units of each feature's own.
-        name: What tables call it.
+    """Adds normal noise of `strength` times each feature's deviation; tables call it `name`.
 
     Examples:
         >>> X, y = np.zeros((2, 3)), np.array([0, 1])
@@ -115,9 +103,7 @@ class Noise:
     def __post_init__(self) -> None:
         as_real(self.strength, "strength", "be > 0", lambda number: number > 0)
 
-    def __call__(
-        self, X: NDArray[Any], y: Labels, training: NDArray[Any], rng: np.random.Generator
-    ) -> Perturbed:
+    def __call__(self, X: Inputs, y: Labels, training: Inputs, rng: Generator) -> Perturbed:
         spread = training.std(axis=0, dtype=np.float64)
         noise = self.strength * spread * rng.standard_normal(X.shape)
         return _like(np.clip(X + noise, training.min(), training.max()), X), y
@@ -125,11 +111,7 @@ class Noise:
 
 @dataclass(frozen=True)
 class Swap:
-    """Lets some features of each sample trade places, chosen anew for each.
-
-    Args:
-        share: The share of features that do.
-        name: What tables call it.
+    """Lets a `share` of each sample's features trade places at random; tables call it `name`.
 
     Examples:
         >>> X, y = np.arange(6.0).reshape(1, 6), np.array([0])
@@ -143,9 +125,7 @@ class Swap:
     def __post_init__(self) -> None:
         as_real(self.share, "share", "lie in (0, 1]", lambda number: 0 < number <= 1)
 
-    def __call__(
-        self, X: NDArray[Any], y: Labels, training: NDArray[Any], rng: np.random.Generator
-    ) -> Perturbed:
+    def __call__(self, X: Inputs, y: Labels, training: Inputs, rng: Generator) -> Perturbed:
         flat = X.reshape(len(X), -1).copy()
         traded = max(2, round(self.share * flat.shape[1]))
         for row in flat:
@@ -156,11 +136,7 @@ class Swap:
 
 @dataclass(frozen=True)
 class Scaling:
-    """Multiplies each sample by a random number, even in logarithms.
-
-    Args:
-        factor: The largest; its inverse is the smallest.
-        name: What tables call it.
+    """Scales each sample by 1 / `factor` to `factor`, even in logarithms; tables call it `name`.
 
     Examples:
         >>> X, y = np.ones((1, 2)), np.array([0])
@@ -174,21 +150,16 @@ class Scaling:
     def __post_init__(self) -> None:
         as_real(self.factor, "factor", "be > 1", lambda number: number > 1)
 
-    def __call__(
-        self, X: NDArray[Any], y: Labels, training: NDArray[Any], rng: np.random.Generator
-    ) -> Perturbed:
-        powers = rng.uniform(-1, 1, size=(len(X), *[1] * (X.ndim - 1)))
-        scaled = X * self.factor**powers
+    def __call__(self, X: Inputs, y: Labels, training: Inputs, rng: Generator) -> Perturbed:
+        scaled = X * self.factor ** _per_sample(rng, -1, 1, X)
         return _like(np.clip(scaled, training.min(), training.max()), X), y
 
 
 @dataclass(frozen=True)
 class Mixup:
-    """Averages each sample with one of another class.
+    """Averages each sample with one of another class; `least` is the least weight of either.
 
-    Args:
-        least: The least weight of either.
-        name: What tables call it.
+    Tables call it `name`.
 
     Examples:
         >>> X, y = np.array([[0.0], [1.0]]), np.array(["a", "b"])
@@ -203,24 +174,19 @@ class Mixup:
     def __post_init__(self) -> None:
         as_real(self.least, "least", "lie in [0, 1/2]", lambda number: 0 <= number <= 0.5)
 
-    def __call__(
-        self, X: NDArray[Any], y: Labels, training: NDArray[Any], rng: np.random.Generator
-    ) -> Perturbed:
+    def __call__(self, X: Inputs, y: Labels, training: Inputs, rng: Generator) -> Perturbed:
         partners = np.arange(len(X))
         for label in np.unique(y):
             own, others = np.flatnonzero(y == label), np.flatnonzero(y != label)
             partners[own] = rng.choice(others if len(others) else own, size=len(own))
-        share = rng.uniform(self.least, 1 - self.least, size=(len(X), *[1] * (X.ndim - 1)))
+        share = _per_sample(rng, self.least, 1 - self.least, X)
         mixed = _like(share * X + (1 - share) * X[partners], X)
         return mixed, np.column_stack([y, y[partners]])
 
 
 @dataclass(frozen=True)
 class Marginals:
-    """Takes each feature of each sample from a sample drawn at random.
-
-    Args:
-        name: What tables call it.
+    """Takes each feature of each sample from one drawn at random; tables call it `name`.
 
     Examples:
         >>> X, y = np.arange(4.0).reshape(2, 2), np.array([0, 1])
@@ -231,9 +197,7 @@ class Marginals:
 
     name: str = "marginals"
 
-    def __call__(
-        self, X: NDArray[Any], y: Labels, training: NDArray[Any], rng: np.random.Generator
-    ) -> Perturbed:
+    def __call__(self, X: Inputs, y: Labels, training: Inputs, rng: Generator) -> Perturbed:
         return rng.permuted(X, axis=0), None
 
 
@@ -241,7 +205,12 @@ PERTURBATIONS: tuple[Perturbation, ...] = (Noise(), Swap(), Scaling(), Mixup(), 
 """What `compare` tries by default."""
 
 
-def _like(values: NDArray[Any], X: NDArray[Any]) -> NDArray[Any]:
+def _per_sample(rng: Generator, low: float, high: float, X: Inputs) -> Floats:
+    """A number for each sample, drawn evenly, that multiplies all of its features."""
+    return rng.uniform(low, high, size=(len(X), *[1] * (X.ndim - 1)))
+
+
+def _like(values: Inputs, X: Inputs) -> Inputs:
     """Values in the dtype of the inputs; whole numbers by rounding."""
     whole = X.dtype.kind in "iub"
     return (np.rint(values) if whole else values).astype(X.dtype)

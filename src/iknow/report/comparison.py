@@ -1,26 +1,12 @@
-"""Comparison: methods side by side, as a section of the report or a page of its own.
-
-The markup bears classes and no styles, as the page's policy lets only its style sheet apply.
-"""
+"""Comparison: methods side by side, as a section of the report or a page of its own."""
 
 from __future__ import annotations
 
 import html
 
 from iknow.core.text import name
-from iknow.evaluation.comparison import (
-    CURVES,
-    Comparison,
-    bold_best,
-    draw_set,
-    remarks,
-    set_rows,
-    set_title,
-    summary_rows,
-    summary_title,
-)
+from iknow.evaluation.comparison import Comparison
 from iknow.report.assemble import read_style, style_policy
-from iknow.report.words import paragraphs
 from iknow.version import __version__
 
 PAGE = """<!doctype html>
@@ -71,26 +57,7 @@ def comparison_section(comparison: Comparison | None) -> str:
     """The section of the report; nothing without a comparison."""
     if comparison is None:
         return ""
-    drawings = "".join(draw_set(each, lines) for each, lines in comparison.curves.items())
     return (
         '<section class="card" id="comparison" aria-labelledby="comparison-title">'
-        '<h2 id="comparison-title">Beside other methods</h2>'
-        f"{paragraphs([summary_title(comparison) + '.'])}{_table(summary_rows(comparison))}"
-        f"{paragraphs([set_title(comparison) + '.'])}{_table(set_rows(comparison))}"
-        f'{paragraphs([CURVES])}<div class="curves">{drawings}</div>'
-        f"{paragraphs(list(remarks(comparison, best='Bold')))}</section>"
-    )
-
-
-def _table(rows: list[list[str]]) -> str:
-    first, *rest = rows
-    top = "".join(f'<th scope="col">{html.escape(cell.strip())}</th>' for cell in first)
-    body = "".join(_row(bold_best(row)) for row in rest)
-    return f'<div class="compared"><table><tr>{top}</tr>{body}</table></div>'
-
-
-def _row(cells: list[str]) -> str:
-    method, *figures = cells
-    return (
-        f'<tr><th scope="row">{method}</th>{"".join(f"<td>{cell}</td>" for cell in figures)}</tr>'
+        f'<h2 id="comparison-title">Beside other methods</h2>{comparison.to_html()}</section>'
     )

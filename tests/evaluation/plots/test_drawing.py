@@ -24,9 +24,15 @@ from iknow.core.assertion import Reason
 from iknow.core.robustness import Movement
 from iknow.errors import InputError
 from iknow.evaluation.curves import EvidenceScatter, evidence_scatter, radius_curve, robust_curve
-from iknow.evaluation.plots import column_figure, draw_radius_curve, draw_regions
-from iknow.evaluation.plots.curves import draw_robust
-from iknow.evaluation.plots.maps import WRONG, draw_confusion, draw_evidence
+from iknow.evaluation.plots import (
+    WRONG,
+    column_figure,
+    draw_confusion,
+    draw_evidence,
+    draw_radius_curve,
+    draw_regions,
+    draw_robust,
+)
 
 
 def drawn(draw, *given, **more):

@@ -11,16 +11,17 @@ from matplotlib.text import Text
 from iknow import Assertion, Ball, RelativeBall
 from iknow.cards import COLORS
 from iknow.evaluation.curves import EvidenceScatter
-from iknow.evaluation.plots import column_figure
-from iknow.evaluation.plots.curves import ACCURACY_LOOK, FRACTION_LOOKS
-from iknow.evaluation.plots.maps import (
+from iknow.evaluation.plots import (
+    ACCURACY_LOOK,
+    FRACTION_LOOKS,
     KNOWN_STRENGTHS,
     LOOKS,
     UNKNOWN_SHADES,
+    column_figure,
     draw_confusion,
     draw_evidence,
+    tint,
 )
-from iknow.evaluation.plots.style import tint
 
 DEUTERANOPIA = np.array(
     [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]]

@@ -14,7 +14,7 @@ from matplotlib.text import Text
 from iknow import Assertion
 from iknow.cards import COLORS
 from iknow.errors import InputError
-from iknow.evaluation.plots.style import STYLE
+from iknow.evaluation.plots import STYLE
 from reproduction.figures import matplotlib as drawing
 from reproduction.figures import toy
 from reproduction.figures.pictures import make_figures
