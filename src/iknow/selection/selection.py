@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from iknow.cards import COLORS, LINE, bar, card, heading, legend, paragraphs, table, text
 from iknow.core.arrays import Bools, Ints
-from iknow.core.assertion import Assertion, make_assertions
-from iknow.core.evidence import Evidence
+from iknow.core.assertion import Assertion, may_be_known
 from iknow.core.level import Levels
-from iknow.core.quorum import Contrast
-from iknow.core.quorum import ValidationEvidence as ValidationEvidence
 from iknow.core.rule import Rule
-from iknow.core.support import find_support, justify
-from iknow.core.text import as_real, names, percent, shown
+from iknow.core.support import find_support
+from iknow.core.text import as_real, names, percent
 from iknow.errors import InputError
 from iknow.rules import rule_from_dict, rule_to_dict
 from iknow.selection.goal import Goal
-from iknow.selection.record import levels_from_dict, levels_to_dict
+from iknow.selection.record import check_entries, levels_from_dict, levels_to_dict
 from iknow.selection.validation import Validation
 from iknow.selection.watch import Watch
 
@@ -172,38 +169,40 @@ class Selection:
 
         None stands for an accuracy that is NaN, and for a least confidence of -inf.
         """
-        found, rules, least = vars(self), self.neighborhoods.items(), self.least_confidence
+        rules, parts = self.neighborhoods.items(), (self.watch, self.goal)
+        watch, goal = (None if part is None else part.to_dict() for part in parts)
         return {
-            **found,
-            **{name: None if np.isnan(found[name]) else found[name] for name in ACCURACIES},
+            **vars(self),
+            **{name: _or_none(getattr(self, name)) for name in (*ACCURACIES, "least_confidence")},
             "neighborhoods": {layer: rule_to_dict(rule) for layer, rule in rules},
             "certificate": None if self.certificate is None else vars(self.certificate),
             "levels": None if self.levels is None else levels_to_dict(self.levels),
-            "least_confidence": None if np.isneginf(least) else least,
             "left_out": dict(self.left_out),
-            "watch": None if self.watch is None else self.watch.to_dict(),
-            "goal": None if self.goal is None else self.goal.to_dict(),
+            "watch": watch,
+            "goal": goal,
         }
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Selection:
         """Return the selection that `to_dict` wrote as `record`."""
-        if set(record) != (entries := {each.name for each in fields(cls)}):
-            wrong = sorted(set(record) ^ entries)[0]
-            problem = "is missing" if wrong in entries else "does not belong in it"
-            raise InputError(f"this is no record of a selection: {shown(wrong)} {problem}")
-        values = dict(record)
-        for name in ACCURACIES:
-            values[name] = float("nan") if record[name] is None else record[name]
-        rules = record["neighborhoods"].items()
-        values["neighborhoods"] = {layer: rule_from_dict(rule) for layer, rule in rules}
-        if record["certificate"] is not None:
-            values["certificate"] = Certificate(**record["certificate"])
-        values["knowable"] = _read_knowable(record)
-        values["watch"] = _read_watch(record)
-        if record["goal"] is not None:
-            values["goal"] = Goal.from_dict(record["goal"])
-        return cls(**values | _read_path(record, values["neighborhoods"]))
+        check_entries(record, cls, "a selection")
+        rules = {layer: rule_from_dict(rule) for layer, rule in record["neighborhoods"].items()}
+        certificate, goal = record["certificate"], record["goal"]
+        read = {
+            **{name: float("nan") for name in ACCURACIES if record[name] is None},
+            **_read_path(record, rules),
+            "neighborhoods": rules,
+            "certificate": None if certificate is None else Certificate(**certificate),
+            "knowable": _read_knowable(record),
+            "watch": _read_watch(record["watch"], rules),
+            "goal": None if goal is None else Goal.from_dict(goal),
+        }
+        return cls(**{**record, **read})
+
+
+def _or_none(number: float) -> float | None:
+    """A number for JSON, which has neither NaN nor -inf."""
+    return None if np.isnan(number) or np.isneginf(number) else number
 
 
 def _read_path(record: Mapping[str, Any], rules: Mapping[str, Rule]) -> dict[str, Any]:
@@ -228,21 +227,18 @@ def _read_path(record: Mapping[str, Any], rules: Mapping[str, Rule]) -> dict[str
     return dict(zip(PATH, (levels, level, least, rate), strict=True))
 
 
-def _read_watch(record: Mapping[str, Any]) -> Watch | None:
-    if (found := record["watch"]) is None:
-        return None
-    watch, layers = Watch.from_dict(found), record["neighborhoods"]
-    if set(watch.layers) != set(layers) or len(watch.layers) != len(layers):
+def _read_watch(record: Any, rules: Mapping[str, Rule]) -> Watch | None:
+    watch = None if record is None else Watch.from_dict(record)
+    if watch is not None and sorted(watch.layers) != sorted(rules):
         raise InputError(
-            f"a watch must be about the layers {names(layers)}; got {names(watch.layers)}"
+            f"a watch must be about the layers {names(rules)}; got {names(watch.layers)}"
         )
     return watch
 
 
 def _read_knowable(record: Mapping[str, Any]) -> tuple[int, ...] | None:
     """The classes that may be known; a certificate for each class must name them."""
-    codes = record["knowable"]
-    if codes is None:
+    if (codes := record["knowable"]) is None:
         if (record["certificate"] or {}).get("by_class") is not None:
             raise InputError(
                 "the certificate for each class does not say which classes may be known: tune "
@@ -252,26 +248,6 @@ def _read_knowable(record: Mapping[str, Any]) -> tuple[int, ...] | None:
     if not isinstance(codes, (list, tuple)) or not all(type(code) is int for code in codes):
         raise InputError(f"knowable must be a list of class codes; got {codes!r}")
     return tuple(codes)
-
-
-def find_known(
-    evidence: ValidationEvidence,
-    belief: Ints,
-    neighborhoods: Mapping[str, Rule],
-    knowable: Sequence[int] | None = None,
-) -> Bools:
-    """Which samples are IK, of shape (n,), with these neighborhoods; see `Selection`."""
-    pure = [_is_pure(layer, belief, neighborhoods[name]) for name, layer in evidence.items()]
-    known: Bools = np.logical_and.reduce(pure)
-    return known if knowable is None else known & np.isin(belief, list(knowable))
-
-
-def _is_pure(evidence: Evidence | Contrast, belief: Ints, rule: Rule) -> Bools:
-    """For which samples a layer supports the belief alone, of shape (n,)."""
-    if isinstance(evidence, Contrast):
-        evidence, belief = evidence.as_evidence(), np.zeros(len(evidence), dtype=np.int64)
-    justification = justify([find_support(evidence, rule, belief)])
-    return np.asarray(make_assertions(belief, justification) == Assertion.IK)
 
 
 @dataclass(frozen=True)
@@ -289,11 +265,14 @@ class Candidate:
 
     def find_known(self, part: Validation) -> Bools:
         """Which samples are IK, of shape (n,)."""
-        used = {layer: part.evidence[layer] for layer in self.neighborhoods}
-        known = find_known(used, part.belief, self.neighborhoods, self.classes)  # type: ignore[arg-type]
-        if part.confidence is None or np.isneginf(self.least_confidence):
-            return known
-        return known & (part.confidence >= self.least_confidence)
+        known, contrasts = may_be_known(part.belief, self.classes), part.contrasts
+        for layer, rule in self.neighborhoods.items():
+            evidence = contrasts[layer].as_evidence()  # about the belief, and all other classes
+            support = find_support(evidence, rule, evidence.belief)
+            known &= support[:, 0] & ~support[:, 1]
+        if part.confidence is not None:
+            known &= part.confidence >= self.least_confidence
+        return known
 
     def count(self, part: Validation) -> tuple[Ints, Ints]:
         """IK samples and errors among them: of all, or of each class; of shape (1,) or (m,)."""
@@ -319,10 +298,10 @@ def record_choice(
     found: further attributes of `Selection`.
     """
     known = chosen.find_known(part)
-    coverage = float(known.mean())
     right = np.full(len(part), np.nan) if part.y_true is None else ~part.wrong
-    inside, outside = (
-        float(np.mean(right[rows])) if rows.any() else float("nan") for rows in (known, ~known)
+    coverage, inside, outside = (
+        float(np.mean(values)) if len(values) else float("nan")
+        for values in (known, right[known], right[~known])
     )
     return Selection(
         neighborhoods=dict(chosen.neighborhoods),
@@ -331,7 +310,7 @@ def record_choice(
         accuracy_outside=outside,
         method=method,
         optimal=optimal,
-        best_possible=coverage if optimal else max(coverage, best_possible),
+        best_possible=max(coverage, best_possible),
         n_samples=len(part),
         knowable=chosen.classes,
         level=chosen.level,

@@ -272,12 +272,8 @@ class Deadline:
         """Seconds until then; 0 when it is over."""
         return max(0.0, self._end - time.monotonic())
 
-    @property
-    def is_over(self) -> bool:
-        return self.left() == 0
-
     def check(self) -> None:
-        if self.is_over:
+        if not self.left():
             raise OutOfTimeError
 
 

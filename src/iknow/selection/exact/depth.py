@@ -2,28 +2,25 @@
 
 The coverage of a choice of radii is the number of samples' boxes around it (`sample_boxes`), so the
 best choice is the deepest point of the boxes. On one axis or two a sweep finds it (`sweep`),
-whatever the boxes look like. On more, we cut space into cells, bound them, and drop them or cut
-them again (`search_cells`): real evidence leaves a handful after two or three rounds, and what
-remains when time is up is an honest gap. If there are very many boxes a sample first shows where to
-look (`better_region`).
-
-Every cell has two numbers (`cells`): the value at its corner, and the most that any point in it
-could have. We drop cells that cannot beat the best corner and cut the others again, those of the
-highest bound first. When none is left the best corner is proven to be the deepest point.
+whatever the boxes look like. On more, we cut space into cells (`cells`), each with the value at its
+corner and the most that any point in it could have. We drop cells that cannot beat the best corner
+and cut the others again, those of the highest bound first: real evidence leaves a handful after two
+or three rounds. When none is left the best corner is proven to be the deepest point.
 
 Time and memory are bounded. Some boxes (thin slabs that cross each other) let us drop hardly any
 cell; then time runs out, or the cells of the lowest bounds are given up to make room. Either way
 the returned bound includes theirs, so that no gap is hidden.
 
-Among very many boxes a coarse grid bounds the value of every cell by counting all boxes once. Only
-boxes with a side through the cells that may hold a better point need more work; the others cover
-these cells entirely or not at all.
+Among very many boxes a sample finds a good point, and a coarse grid bounds the value of every cell
+by counting all boxes once. Only boxes with a side through the cells that may hold a better point
+need more work; the others cover these cells entirely or not at all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -59,7 +56,7 @@ def search_cells(
     corner, best = _guess(boxes, best)
     waiting = whole_space(boxes, size)
     given_up = best
-    while len(waiting) and not deadline.is_over:
+    while len(waiting) and deadline.left():
         order = np.argsort(-waiting.bound, kind="stable")
         work = np.cumsum(np.diff(waiting.starts)[order])
         n_cells = int(np.searchsorted(work, CORNERS_PER_ROUND >> boxes.n_axes))
@@ -107,36 +104,29 @@ def better_region(
     lows, highs: of shape (n_boxes, n_axes). weight: of shape (n_boxes,). sample: places of shape
     (n, n_axes) whose quantiles are the grid's cuts. Raises OutOfTimeError.
     """
-    n_axes = lows.shape[1]
-    pieces = int(min(128, (GRID_SIZE / 8) ** (1 / n_axes)))
-    shares = np.linspace(0, 1, pieces)
-    cuts = [np.quantile(sample[:, axis], shares, method="lower") for axis in range(n_axes)]
-    for axis in range(n_axes):
-        cuts[axis][0] = lows[:, axis].min()  # no box lies before the first piece
+    axes = np.arange(lows.shape[1])
+    pieces = int(min(128, (GRID_SIZE / 8) ** (1 / len(axes))))
+    cuts = np.quantile(sample, np.linspace(0, 1, pieces), axis=0, method="lower")
+    cuts[0] = lows.min(axis=0)  # no box lies before the first piece
+    ends = np.append(cuts[1:], np.full_like(cuts[:1], np.inf), axis=0)
 
-    def count(places: Floats, side: str, first: int = 0) -> Ints:
-        """How many pieces begin before each place, or, if `first` is 1, end."""
-        pairs = zip(cuts, places.T, strict=True)
-        found = [np.searchsorted(cut[first:], column, side) for cut, column in pairs]  # type: ignore[call-overload]
-        return np.stack(found, axis=1)
+    def count(cuts: Floats, places: Floats, side: Literal["left", "right"]) -> Ints:
+        """How many cuts lie before each place; "right": or at it."""
+        return np.stack([np.searchsorted(cuts[:, i], places[:, i], side) for i in axes], axis=1)
 
-    # Piece i is [cuts[i], cuts[i + 1]), the last one without an end.
-    grid = np.zeros(len(lows), dtype=np.int64), 1, [pieces] * n_axes, deadline
-    meets_from = np.maximum(count(lows, "right") - 1, 0)
-    bound = add_up(meets_from, count(highs, "left"), np.maximum(weight, 0), *grid)
+    # Piece i is [cuts[i], ends[i]).
+    grid = np.zeros(len(lows), dtype=np.int64), 1, [pieces] * len(axes), deadline
+    meets_from = np.maximum(count(cuts, lows, "right") - 1, 0)
+    (bound,) = add_up(meets_from, count(cuts, highs, "left"), np.maximum(weight, 0), *grid)
     if (weight < 0).any():
-        covers_to = count(highs, "right", first=1) + np.isinf(highs)
-        bound += add_up(count(lows, "left"), covers_to, np.minimum(weight, 0), *grid)
-    # Equal cuts make pieces without a point in them.
-    for axis in range(n_axes):
-        empty = np.diff(cuts[axis], append=np.inf) == 0
-        np.moveaxis(bound[0], axis, 0)[empty] = -np.inf
-    better = np.nonzero(bound[0] > value)
-    if len(better[0]) == 0:
+        covered = count(cuts, lows, "left"), count(ends, highs, "right")
+        bound += add_up(*covered, np.minimum(weight, 0), *grid)[0]
+    for axis, empty in enumerate((cuts == ends).T):  # equal cuts: no point lies in the piece
+        np.moveaxis(bound, axis, 0)[empty] = -np.inf
+    better = np.argwhere(bound > value)
+    if not len(better):
         return None
-    low = [cuts[axis][better[axis].min()] for axis in range(n_axes)]
-    high = [np.append(cuts[axis], np.inf)[better[axis].max() + 1] for axis in range(n_axes)]
-    return np.array(low), np.array(high)
+    return cuts[better.min(axis=0), axes], ends[better.max(axis=0), axes]
 
 
 MANY_BOXES = 4_000
@@ -192,13 +182,10 @@ def deepest_point(
     point, bound = search(lows, highs, weight, Deadline(time_limit))
     value = 0.0 if point is None else float(weight[around(lows, highs, point)].sum())
     if point is None or value <= 0:
+        message = "no point gains more by its boxes than it loses"
         if bound > 0:
-            raise NothingFoundError(
-                f"no point that gains more by its boxes than it loses was found in {time_limit:g} "
-                "seconds: allow more with time_limit=...",
-                proven=False,
-            )
-        raise NothingFoundError("no point gains more by its boxes than it loses", proven=True)
+            message = f"none was found in {time_limit:g} seconds: allow more with time_limit=..."
+        raise NothingFoundError(message, proven=bound <= 0)
     return Deepest(_middle_of_plateau(point, lows, highs, weight), value, max(bound, value))
 
 
@@ -207,9 +194,8 @@ def profile(low: Floats, high: Floats, weights: Ints | Floats) -> tuple[Floats, 
 
     low, high: ends of half-open intervals, of shape (n,). Before the first place the depth is 0.
     """
-    places = np.unique(np.concatenate([low, high]))
-    begun = np.bincount(_find(places, low), weights, len(places))
-    ended = np.bincount(_find(places, high), weights, len(places))
+    places, ranks = np.unique(np.concatenate([low, high]), return_inverse=True)
+    begun, ended = (np.bincount(each, weights, len(places)) for each in np.split(ranks, 2))
     return places, np.cumsum(begun - ended)
 
 
@@ -301,13 +287,11 @@ def _between(low: float, high: float) -> float:
 
 
 def _ranks(numbers: list[Floats], places: Floats) -> Ints:
-    """The number of coordinates below each place, of the shape of `places`."""
-    return np.stack([_find(axis, places[:, i]) for i, axis in enumerate(numbers)], axis=1)
+    """The number of coordinates below each place, of the shape of `places`.
 
-
-def _find(numbers: Floats, places: Floats) -> Ints:
-    """Like searchsorted, several times faster on many places, as it looks them up in order."""
-    order = np.argsort(places)
-    found = np.empty(len(places), dtype=np.int64)
-    found[order] = np.searchsorted(numbers, places[order])
+    Looking places up in order is several times faster than as they come.
+    """
+    found = np.empty(places.shape, dtype=np.int64)
+    for axis, order in enumerate(np.argsort(places, axis=0).T):
+        found[order, axis] = np.searchsorted(numbers[axis], places[order, axis])
     return found
