@@ -12,7 +12,7 @@ from iknow.core.quorum import ONE, Quorum
 from iknow.core.rule import Rule, check_k, has_k
 from iknow.core.text import as_flag, as_real, shown
 from iknow.errors import InputError
-from iknow.selection.exact.cells import check_time_limit
+from iknow.selection.exact.cells import Deadline
 from iknow.selection.record import check_entries
 
 INSIDE: tuple[str, Callable[[float], bool]] = (
@@ -66,7 +66,7 @@ class Goal:
             as_flag(self.model_confidence, "confidence")
         for k in () if self.k is None else np.atleast_1d(np.asarray(self.k, object)):
             check_k(k)
-        check_time_limit(self.time_limit)
+        Deadline(self.time_limit)  # which checks it
         asked = [self.accuracy, self.coverage, self.false_alarm]
         if sum(each is not None for each in asked) > 1:
             raise InputError("ask for one of accuracy, coverage and false_alarm, not for more")

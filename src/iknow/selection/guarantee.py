@@ -51,7 +51,7 @@ from iknow.errors import InputError, SelectionError
 from iknow.rules import RULES
 from iknow.selection.exact.boxes import make_objective
 from iknow.selection.exact.cells import Deadline
-from iknow.selection.exact.depth import NothingFoundError, deepest_point
+from iknow.selection.exact.depth import deepest_point
 from iknow.selection.goal import Goal
 from iknow.selection.selection import Candidate, Certificate, Selection, record_choice
 from iknow.selection.validation import SHARE_TO_CHOOSE, Validation, split
@@ -289,13 +289,10 @@ def find_candidates(part: Validation, rule: type[Rule], goal: Goal) -> tuple[lis
     for position, price in enumerate(PRICES):
         weights = np.where(objective.right == 1, 1, -price)
         share = deadline.left() / (len(PRICES) - position)
-        try:
-            deepest = deepest_point(objective.lows, objective.highs, weights, share)
-        except NothingFoundError as nothing:  # the price is too high, or the time too short
-            proven &= nothing.proven
-            continue
+        deepest = deepest_point(objective.lows, objective.highs, weights, share)
         proven &= deepest.proven
-        found[tuple(deepest.point)] = Candidate(objective.neighborhoods(deepest.point))
+        if deepest.point is not None:  # else the price is too high, or the time too short
+            found[tuple(deepest.point)] = Candidate(objective.neighborhoods(deepest.point))
     return list(found.values()), proven
 
 

@@ -106,6 +106,7 @@ def select(goal: Goal, validation: Validation, rule: type[Rule], n_trials: int =
         if goal.method == "exact":
             share = deadline.left() / (len(objectives) - position)
             found = deepest_point(objective.lows, objective.highs, objective.weights, share)
+            assert found.point is not None  # as weights are positive, and some box holds a point
             point, bound = found.point, found.bound
         elif goal.method == "grid":
             point = search_grid(objective, n_trials)

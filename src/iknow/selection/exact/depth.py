@@ -34,7 +34,6 @@ from iknow.selection.exact.cells import (
     Deadline,
     OutOfTimeError,
     add_up,
-    check_time_limit,
     overlap,
     refine,
     whole_space,
@@ -134,19 +133,14 @@ SAMPLE_SIZE = 2_000
 MOST_AXES = 10  # a box has 2^axes corners to count, and a cell is cut into at least 2^axes
 
 
-class NothingFoundError(SelectionError):
-    """No point gains more than it loses; if that is not `proven`, none was found in time."""
-
-    def __init__(self, message: str, *, proven: bool) -> None:
-        super().__init__(message)
-        self.proven = proven
-
-
 @dataclass(frozen=True, eq=False)
 class Deepest:
-    """The deepest point found, of shape (n_axes,), its value, and a bound no point exceeds."""
+    """The deepest point found, of shape (n_axes,), its value, and a bound no point exceeds.
 
-    point: Floats
+    No point, and a value of 0, if none is found that gains more by its boxes than it loses.
+    """
+
+    point: Floats | None
     value: float
     bound: float
 
@@ -162,10 +156,9 @@ def deepest_point(
 
     lows, highs: corners of half-open boxes [low, high), of shape (n_boxes, n_axes), in any order.
     weights: of shape (n_boxes,), negative ones allowed; sums of whole numbers are exact.
-    time_limit: seconds after which it returns the best point so far. Raises NothingFoundError if
-    no point has a positive weight.
+    time_limit: seconds after which it returns the best point so far.
     """
-    check_time_limit(time_limit)
+    deadline = Deadline(time_limit)
     if lows.shape[1] > MOST_AXES:
         raise SelectionError(
             f"{lows.shape[1]} parameters are too many to choose together, at most {MOST_AXES} are "
@@ -175,17 +168,13 @@ def deepest_point(
     lows, highs = lows[inhabited], highs[inhabited]
     weight = np.asarray(weights, dtype=np.float64)[inhabited]
     if not (weight > 0).any():
-        raise NothingFoundError("all boxes are empty or have no positive weight", proven=True)
+        return Deepest(None, 0.0, 0.0)
     # On one axis searching all boxes costs no more than finding out where to search.
     many = len(weight) > MANY_BOXES and lows.shape[1] > 1
-    search = _search_many if many else _search_all
-    point, bound = search(lows, highs, weight, Deadline(time_limit))
+    point, bound = (_search_many if many else _search_all)(lows, highs, weight, deadline)
     value = 0.0 if point is None else float(weight[around(lows, highs, point)].sum())
     if point is None or value <= 0:
-        message = "no point gains more by its boxes than it loses"
-        if bound > 0:
-            message = f"none was found in {time_limit:g} seconds: allow more with time_limit=..."
-        raise NothingFoundError(message, proven=bound <= 0)
+        return Deepest(None, 0.0, bound)
     return Deepest(_middle_of_plateau(point, lows, highs, weight), value, max(bound, value))
 
 
