@@ -94,11 +94,6 @@ class Goal:
             raise InputError(f"random_state of a goal must be a seed; got {shown(seed)}")
         return cls(**record)
 
-    @property
-    def needs_labels(self) -> bool:
-        """Whether tuning along a path of levels needs to know the truth."""
-        return self.coverage is None and self.false_alarm is None
-
     def neighbors_needed(self, rule: type[Rule], n_rows: int, quorum: Quorum = ONE) -> int:
         """Return how many neighbor distances it takes to tune `rule` on `n_rows` training rows.
 

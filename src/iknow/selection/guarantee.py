@@ -49,7 +49,7 @@ from iknow.core.arrays import Floats, Ints, Labels
 from iknow.core.rule import Rule, axes_of, has_k
 from iknow.errors import InputError, SelectionError
 from iknow.rules import RULES
-from iknow.selection.exact.boxes import make_objective
+from iknow.selection.exact.boxes import Objective, make_objective
 from iknow.selection.exact.cells import Deadline
 from iknow.selection.exact.depth import deepest_point
 from iknow.selection.goal import Goal
@@ -138,13 +138,14 @@ def certify(
         )
     if (accuracy := goal.accuracy) is None:
         raise InputError("a guarantee needs an accuracy: Goal(accuracy=0.99)")
-    if has_k(rule) and not isinstance(goal.k, (int, np.integer)):
+    k = int(goal.k) if isinstance(goal.k, (int, np.integer)) else None
+    if has_k(rule) and k is None:
         raise InputError(
             f"{rule.__name__} needs k, and a guarantee one k, not several; got {goal.k}"
         )
     first, second = split(validation, goal.random_state)
     least, eligible = check_enough(second, goal, accuracy)
-    settings, proven = find_candidates(first, rule, goal)
+    settings, proven = find_candidates(make_objective(first, rule, k), goal.time_limit)
     ranked = rank(settings, first, eligible, accuracy, least / len(second))
     best, certificate = try_in_turn(ranked, second, accuracy, goal.confidence, classes, proven)
     return record_choice(validation, best, "certified", certificate=certificate)
@@ -281,11 +282,10 @@ CAUTION = (0.01, 0.03, 0.1, 0.2, 0.35, 0.6, 1.0)
 """Limits on the p-values of the classes to take, from only the sure ones to all."""
 
 
-def find_candidates(part: Validation, rule: type[Rule], goal: Goal) -> tuple[list[Candidate], bool]:
+def find_candidates(objective: Objective, time_limit: float) -> tuple[list[Candidate], bool]:
     """The best setting for each price of an error, and whether all are proven to be the best."""
-    objective = make_objective(part, rule, goal.k)
     found: dict[tuple[float, ...], Candidate] = {}
-    deadline, proven = Deadline(goal.time_limit), True
+    deadline, proven = Deadline(time_limit), True
     for position, price in enumerate(PRICES):
         weights = np.where(objective.right == 1, 1, -price)
         share = deadline.left() / (len(PRICES) - position)

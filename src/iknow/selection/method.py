@@ -99,8 +99,20 @@ def select(goal: Goal, validation: Validation, rule: type[Rule], n_trials: int =
     """
     if (why := rule.why_not_for_coverage()) is not None:
         raise SelectionError(why)
+    numbers: list[int | None] = [None]
+    if has_k(rule):
+        numbers = [] if goal.k is None else np.atleast_1d(goal.k).tolist()
+    if not numbers:
+        raise InputError(f"{rule.__name__} needs k, one number or several to try; got {goal.k!r}")
+    deadline, objectives, failed = Deadline(goal.time_limit), [], None
+    for k in numbers:
+        try:
+            objectives.append(make_objective(validation, rule, k))
+        except SelectionError as error:  # another k may let some sample be IK
+            failed = error
+    if failed is not None and not objectives:
+        raise failed
     tries: list[tuple[int, Objective, Floats, float]] = []
-    deadline, objectives = Deadline(goal.time_limit), _make_objectives(goal, validation, rule)
     for position, objective in enumerate(objectives):
         bound = np.inf
         if goal.method == "exact":
@@ -124,23 +136,6 @@ def select(goal: Goal, validation: Validation, rule: type[Rule], n_trials: int =
         optimal=highest <= value,
         best_possible=1.0 if np.isinf(highest) else objective.coverage(highest),
     )
-
-
-def _make_objectives(goal: Goal, validation: Validation, rule: type[Rule]) -> list[Objective]:
-    """One for each k that lets some sample be IK; the last error if none does."""
-    if not has_k(rule):
-        return [make_objective(validation, rule, None)]
-    numbers = [] if goal.k is None else np.atleast_1d(goal.k).tolist()
-    if not numbers:
-        raise InputError(f"{rule.__name__} needs k, one number or several to try; got {goal.k!r}")
-    made: list[Objective] = []
-    for position, k in enumerate(numbers, start=1):
-        try:
-            made.append(make_objective(validation, rule, k))
-        except SelectionError:
-            if position == len(numbers) and not made:
-                raise
-    return made
 
 
 # Grid search and Bayesian optimization, as the paper has them, beside the exact optimum.

@@ -41,8 +41,7 @@ class Certificate:
         procedure: Name of the test.
         proven: Whether the tested settings are proven to be the best; False if the search ran out
             of time. The promise is the same, but more time may find more coverage.
-        by_class: Lower bounds by class label, if each class was certified; no other class is ever
-            IK.
+        by_class: Lower bounds by class label, if each was certified; no other class is ever IK.
     """
 
     accuracy: float
@@ -75,12 +74,10 @@ class Selection:
         levels: The path through all settings, if the neighborhoods lie on one.
         level: Where on it they lie: the samples of at least this level are IK.
         least_confidence: Below it, the model's own doubt makes a sample IMK; -inf for never.
-        false_alarm: The promised bound on how often an ordinary sample is not IK, if you asked for
-            that.
+        false_alarm: The promised bound on how often an ordinary sample is not IK, if asked for.
         left_out: Layers in which nearness means too little, with the reason in words.
         note: What could not be promised, and what to ask for instead.
-        watch: Scores of samples that nothing was fitted to, if there are any, for an alarm to
-            compare a stream with.
+        watch: Scores of samples that nothing was fitted to, for an alarm to compare a stream with.
         goal: What they were chosen for, to choose them again; None if nobody knows.
         stale: When and why the evidence changed after they were chosen; "" if it did not. What was
             promised was about the evidence before.
@@ -169,17 +166,16 @@ class Selection:
 
         None stands for an accuracy that is NaN, and for a least confidence of -inf.
         """
-        rules, parts = self.neighborhoods.items(), (self.watch, self.goal)
-        watch, goal = (None if part is None else part.to_dict() for part in parts)
+        rules = self.neighborhoods.items()
         return {
             **vars(self),
             **{name: _or_none(getattr(self, name)) for name in (*ACCURACIES, "least_confidence")},
             "neighborhoods": {layer: rule_to_dict(rule) for layer, rule in rules},
-            "certificate": None if self.certificate is None else vars(self.certificate),
-            "levels": None if self.levels is None else levels_to_dict(self.levels),
+            "certificate": self.certificate and vars(self.certificate),
+            "levels": self.levels and levels_to_dict(self.levels),
             "left_out": dict(self.left_out),
-            "watch": watch,
-            "goal": goal,
+            "watch": self.watch and self.watch.to_dict(),
+            "goal": self.goal and self.goal.to_dict(),
         }
 
     @classmethod
