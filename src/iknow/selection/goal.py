@@ -59,8 +59,8 @@ class Goal:
     random_state: int = 0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.method, str):
-            raise InputError(f"method must be text, such as 'exact'; got {shown(self.method)}")
+        if not isinstance(self.method, str) or self.method not in ("exact", "grid", "bayes"):
+            raise InputError(f"method must be 'exact', 'grid' or 'bayes'; got {shown(self.method)}")
         as_flag(self.each_class, "each_class")
         if self.model_confidence is not None:
             as_flag(self.model_confidence, "confidence")
@@ -80,6 +80,13 @@ class Goal:
         for name, (what, fits) in RANGES.items():
             if (value := getattr(self, name)) is not None or name == "confidence":
                 object.__setattr__(self, name, as_real(value, name, what, fits))
+
+    @property
+    def target(self) -> float:
+        """The accuracy to guarantee."""
+        if self.accuracy is None:
+            raise InputError("a guarantee needs an accuracy: Goal(accuracy=0.99)")
+        return self.accuracy
 
     def to_dict(self) -> dict[str, Any]:
         """Return the goal as plain values for JSON."""

@@ -136,51 +136,46 @@ def certify(
         raise SelectionError(
             f"only rules with parameters to choose can be certified: {able}; got {rule.__name__}"
         )
-    if (accuracy := goal.accuracy) is None:
-        raise InputError("a guarantee needs an accuracy: Goal(accuracy=0.99)")
     k = int(goal.k) if isinstance(goal.k, (int, np.integer)) else None
     if has_k(rule) and k is None:
         raise InputError(
             f"{rule.__name__} needs k, and a guarantee one k, not several; got {goal.k}"
         )
     first, second = split(validation, goal.random_state)
-    least, eligible = check_enough(second, goal, accuracy)
+    least, eligible = check_enough(second, goal)
     settings, proven = find_candidates(make_objective(first, rule, k), goal.time_limit)
-    ranked = rank(settings, first, eligible, accuracy, least / len(second))
-    best, certificate = try_in_turn(ranked, second, accuracy, goal.confidence, classes, proven)
+    ranked = rank(settings, first, eligible, goal.target, least / len(second))
+    best, certificate = try_in_turn(ranked, second, goal, classes)
+    certificate = replace(certificate, proven=proven)
     return record_choice(validation, best, "certified", certificate=certificate)
 
 
 def try_in_turn(
-    candidates: Sequence[Candidate],
-    second: Validation,
-    accuracy: float,
-    confidence: float,
-    classes: Labels | None,
-    proven: bool = True,
+    candidates: Sequence[Candidate], second: Validation, goal: Goal, classes: Labels | None = None
 ) -> tuple[Candidate, Certificate]:
     """The candidate of largest coverage among those that pass before the first that fails.
 
     candidates: in an order that does not depend on `second`, the samples that certify.
     """
     tests = (_Test(candidate, second) for candidate in candidates)  # none after the first failure
-    passed = list(takewhile(lambda test: test.p_value(accuracy) <= 1 - confidence, tests))
+    limit = 1 - goal.confidence
+    passed = list(takewhile(lambda test: test.p_value(goal.target) <= limit, tests))
     if not passed:
         every = [_Test(candidate, second) for candidate in candidates]
-        raise _nothing_certified(every, accuracy, confidence, classes)
+        raise _nothing_certified(every, goal, classes)
     best = max(passed, key=lambda test: int(test.counts.sum()))
-    bounds, codes = best.bounds(confidence), best.candidate.classes
+    bounds, codes = best.bounds(goal.confidence), best.candidate.classes
     named = [] if codes is None else [_name(code, classes) for code in codes]
     certificate = Certificate(
-        accuracy=accuracy,
-        confidence=confidence,
+        accuracy=goal.target,
+        confidence=goal.confidence,
         bound=float(bounds.min()),
         known=int(best.counts.sum()),
         errors=int(best.errors.sum()),
         n_samples=len(second),
         tested=min(len(passed) + 1, len(candidates)),
         procedure="fixed-sequence exact binomial tests on held-out samples",
-        proven=proven,
+        proven=True,
         by_class=None if codes is None else dict(zip(named, bounds.tolist(), strict=True)),
     )
     return best.candidate, certificate
@@ -202,11 +197,11 @@ class _Test:
         """The lower confidence bound on the accuracy in each class."""
         return lower_bounds(self.errors, self.counts, confidence)
 
-    def samples_needed(self, accuracy: float, confidence: float) -> float:
+    def samples_needed(self, goal: Goal) -> float:
         """About how many samples would certify it if its error rates stay; inf if none would."""
         found = zip(self.counts.tolist(), self.errors.tolist(), strict=True)
         needed = [
-            (samples_needed(accuracy, confidence, errors / count) or np.inf) / count
+            (samples_needed(goal.target, goal.confidence, errors / count) or np.inf) / count
             if count
             else np.inf
             for count, errors in found
@@ -215,7 +210,7 @@ class _Test:
 
 
 def _nothing_certified(
-    tests: Sequence[_Test], accuracy: float, confidence: float, classes: Labels | None
+    tests: Sequence[_Test], goal: Goal, classes: Labels | None
 ) -> SelectionError:
     """The error that says how close it came and about how many samples it would take."""
     if not tests:
@@ -224,10 +219,10 @@ def _nothing_certified(
             "or each class has too few"
         )
     failed = tests[0]  # the others were not tested: only their error rates count below
-    bounds, codes = failed.bounds(confidence), failed.candidate.classes
+    bounds, codes = failed.bounds(goal.confidence), failed.candidate.classes
     weakest = int(bounds.argmin())
     whose = "" if codes is None else f" believed to be {_name(codes[weakest], classes)}"
-    needed = min(test.samples_needed(accuracy, confidence) for test in tests)
+    needed = min(test.samples_needed(goal) for test in tests)
     advice = (
         "At these error rates no number of samples would be enough: ask for less, or use other "
         "layers, another rule or a better model"
@@ -240,8 +235,8 @@ def _nothing_certified(
             "further try on these adds its own risk"
         )
     return SelectionError(
-        f"no setting is certified to be right on {accuracy:.4g} of IK with confidence "
-        f"{confidence:.4g}: the most promising reaches a lower bound of {bounds[weakest]:.4g} "
+        f"no setting is certified to be right on {goal.target:.4g} of IK with confidence "
+        f"{goal.confidence:.4g}: the most promising reaches a lower bound of {bounds[weakest]:.4g} "
         f"({failed.counts[weakest]} IK samples{whose}, {failed.errors[weakest]} wrong). {advice}"
     )
 
@@ -251,19 +246,19 @@ def _with_those_that_choose(n_certifying: float) -> int:
     return int(np.ceil(n_certifying * SHARE_TO_CHOOSE / (SHARE_TO_CHOOSE - 1)))
 
 
-def check_enough(certifying: Validation, goal: Goal, accuracy: float) -> tuple[int, Ints | None]:
+def check_enough(certifying: Validation, goal: Goal) -> tuple[int, Ints | None]:
     """The number of samples that a certificate takes without any error; refuse to try with less.
 
     Also the codes of the classes that are believed so often, if each is certified by itself.
     """
-    least = least_samples(accuracy, goal.confidence)
+    least = least_samples(goal.target, goal.confidence)
     codes, counts = np.unique(certifying.belief, return_counts=True)
     held, among = len(certifying), ""
     if goal.each_class:
         held, among = int(counts.max(initial=0)), " in a believed class"
     if held < least:
         raise SelectionError(
-            f"too few samples: certifying an accuracy of {accuracy:.4g} with confidence "
+            f"too few samples: certifying an accuracy of {goal.target:.4g} with confidence "
             f"{goal.confidence:.4g} takes at least {least} IK samples without an error{among}, and "
             f"the part that certifies holds {held}: give at least {_with_those_that_choose(least)}"
             f"{among}"

@@ -222,22 +222,22 @@ def certify_level(
     """
     first, second = split(whole, goal.random_state)
     laying, heard = first if reference is None else reference, goal.model_confidence
-    if (target := goal.accuracy) is None:
+    if usual := goal.accuracy is None:
         # Counting one error more than seen: none seen proves none.
         target = 1 - (int(first.wrong.sum()) + 1) / (len(first) + 2) / FEWER_ERRORS
-    least, eligible = check_enough(second, goal, target)
+        goal = replace(goal, accuracy=target)
+    least, eligible = check_enough(second, goal)
     path, left_out = _lay_plain(laying, heard is True)
     if goal.each_class:
         settings = [candidate_at(path, level) for level in _grid(path, laying).tolist()]
-        candidates = rank(settings, first, eligible, target, least / len(second))
+        candidates = rank(settings, first, eligible, goal.target, least / len(second))
     else:
-        paths = [path] if goal.accuracy is None else _variations(laying, path.layers, heard)
-        aim = len(second), target, goal.confidence
-        judged = [(*_judge(one, laying, first, *aim), one) for one in paths]
+        paths = [path] if usual else _variations(laying, path.layers, heard)
+        judged = [(*_judge(one, laying, first, len(second), goal), one) for one in paths]
         # The path that promises the most coverage, the first of equals.
         _, grid, path = max(judged, key=lambda each: each[0])
         candidates = [candidate_at(path, level) for level in grid.tolist()]
-    chosen, certificate = try_in_turn(candidates, second, target, goal.confidence, classes)
+    chosen, certificate = try_in_turn(candidates, second, goal, classes)
     return record_choice(
         whole,
         chosen,
@@ -270,12 +270,7 @@ def _grid(levels: Levels, laying: Validation) -> Floats:
 
 
 def _judge(
-    levels: Levels,
-    laying: Validation,
-    first: Validation,
-    n_second: int,
-    accuracy: float,
-    confidence: float,
+    levels: Levels, laying: Validation, first: Validation, n_second: int, goal: Goal
 ) -> tuple[float, Floats]:
     """The coverage that a path promises, and its levels from the surest to the most lenient.
 
@@ -289,10 +284,10 @@ def _judge(
     counts = np.rint(scale * known), np.rint(scale * errors)
     # Those that certify may hold fewer IK samples, by two standard deviations, and need enough.
     fewest = scale * (known - 2 * np.sqrt(known))
-    enough = fewest >= least_samples(accuracy, confidence)
-    surest = first_to_test(*counts, accuracy, confidence, enough)
-    doubts = p_values(counts[1], counts[0], accuracy)
-    passing = np.flatnonzero(doubts <= 1 - confidence)
+    enough = fewest >= least_samples(goal.target, goal.confidence)
+    surest = first_to_test(*counts, goal.target, goal.confidence, enough)
+    doubts = p_values(counts[1], counts[0], goal.target)
+    passing = np.flatnonzero(doubts <= 1 - goal.confidence)
     promise = float(known[passing[-1]] / len(first)) if len(passing) else 0.0
     return promise, grid[surest:]
 

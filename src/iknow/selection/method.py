@@ -122,10 +122,8 @@ def select(goal: Goal, validation: Validation, rule: type[Rule], n_trials: int =
             point, bound = found.point, found.bound
         elif goal.method == "grid":
             point = search_grid(objective, n_trials)
-        elif goal.method == "bayes":
-            point = search_bayes(objective, n_trials, goal.random_state)
         else:
-            raise InputError(f"method must be 'exact', 'grid' or 'bayes'; got {goal.method!r}")
+            point = search_bayes(objective, n_trials, goal.random_state)
         tries.append((objective.value(point), objective, point, bound))
     value, objective, point, _ = max(tries, key=lambda one: one[0])
     highest = max(bound for *_, bound in tries)

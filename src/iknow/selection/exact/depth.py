@@ -30,7 +30,6 @@ from iknow.selection.exact.boxes import around
 from iknow.selection.exact.cells import (
     GRID_SIZE,
     Boxes,
-    Cells,
     Deadline,
     OutOfTimeError,
     add_up,
@@ -68,8 +67,12 @@ def search_cells(
             best, corner = value, place
         waiting = waiting.take(order[n_cells:]).join(children)
         waiting = waiting.take(np.flatnonzero(waiting.bound > best))
-        waiting, lost = _make_room(waiting)
-        given_up = max(given_up, lost)
+        sizes = np.diff(waiting.starts) + 2 * boxes.n_axes  # a cell itself takes memory too
+        if sizes.sum() > MOST_WAITING:  # those of the highest bounds go on waiting
+            order = np.argsort(-waiting.bound, kind="stable")
+            n_kept = int(np.searchsorted(np.cumsum(sizes[order]), MOST_WAITING))
+            given_up = max(given_up, float(waiting.bound[order[n_kept:]].max()))
+            waiting = waiting.take(order[:n_kept])
     return corner, best, max(best, given_up, float(waiting.bound.max(initial=best)))
 
 
@@ -83,16 +86,6 @@ def _guess(boxes: Boxes, best: float) -> tuple[Ints | None, float]:
         if value > best:
             corner, best = point, value
     return corner, best
-
-
-def _make_room(waiting: Cells) -> tuple[Cells, float]:
-    """The cells of the highest bounds, as many as may wait, and the highest bound of the rest."""
-    sizes = np.diff(waiting.starts) + 2 * waiting.low.shape[1]  # a cell itself takes memory too
-    if sizes.sum() <= MOST_WAITING:
-        return waiting, -np.inf
-    order = np.argsort(-waiting.bound, kind="stable")
-    n_kept = int(np.searchsorted(np.cumsum(sizes[order]), MOST_WAITING))
-    return waiting.take(order[:n_kept]), float(waiting.bound[order[n_kept:]].max())
 
 
 def better_region(
@@ -118,8 +111,8 @@ def better_region(
     meets_from = np.maximum(count(cuts, lows, "right") - 1, 0)
     (bound,) = add_up(meets_from, count(cuts, highs, "left"), np.maximum(weight, 0), *grid)
     if (weight < 0).any():
-        covered = count(cuts, lows, "left"), count(ends, highs, "right")
-        bound += add_up(*covered, np.minimum(weight, 0), *grid)[0]
+        covers_from, covers_to = count(cuts, lows, "left"), count(ends, highs, "right")
+        bound += add_up(covers_from, covers_to, np.minimum(weight, 0), *grid)[0]
     for axis, empty in enumerate((cuts == ends).T):  # equal cuts: no point lies in the piece
         np.moveaxis(bound, axis, 0)[empty] = -np.inf
     better = np.argwhere(bound > value)
