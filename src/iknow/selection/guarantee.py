@@ -199,14 +199,10 @@ class _Test:
 
     def samples_needed(self, goal: Goal) -> float:
         """About how many samples would certify it if its error rates stay; inf if none would."""
-        found = zip(self.counts.tolist(), self.errors.tolist(), strict=True)
-        needed = [
-            (samples_needed(goal.target, goal.confidence, errors / count) or np.inf) / count
-            if count
-            else np.inf
-            for count, errors in found
-        ]
-        return self.n_samples * max(needed)
+        rates = self.errors / np.maximum(self.counts, 1)
+        needed = [samples_needed(goal.target, goal.confidence, rate) or np.inf for rate in rates]
+        with np.errstate(divide="ignore"):  # where a class has no samples
+            return float(self.n_samples * np.max(np.array(needed) / self.counts))
 
 
 def _nothing_certified(
