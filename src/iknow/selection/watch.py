@@ -40,19 +40,12 @@ MOST_WATCHED = 20_000
 
 @dataclass(frozen=True, eq=False)
 class Watch:
-    """Scores of n reference samples that are exchangeable with new ones.
+    """Scores of n reference samples that are exchangeable with new ones."""
 
-    Attributes:
-        levels: From 0 to 1, of shape (n,).
-        layer_levels: The levels in each layer alone, of shape (n, n_layers).
-        belief: Class codes of shape (n,), -1 where there is no belief.
-        layers: Names of the layers, in the order of the columns.
-    """
-
-    levels: Floats
-    layer_levels: Floats
-    belief: Ints
-    layers: tuple[str, ...]
+    levels: Floats  # from 0 to 1, of shape (n,)
+    layer_levels: Floats  # those in each layer alone, of shape (n, n_layers)
+    belief: Ints  # class codes of shape (n,), -1 where there is no belief
+    layers: tuple[str, ...]  # their names, in the order of the columns
 
     def __post_init__(self) -> None:
         n = len(self.levels)
