@@ -17,7 +17,7 @@ from iknow.models.inputs import cut_batches
 from iknow.models.model import Observation, join_whole
 from iknow.rules import Ball
 from iknow.search.cells import CpuIndex
-from iknow.selection import select
+from iknow.selection import Goal, Validation, select
 from reproduction.data.datasets import load_dataset
 from reproduction.readings import find_setup
 
@@ -91,9 +91,9 @@ def train_digits(n_rows: int | None) -> Digits:
 
 def make_mnist_case(digits: Digits) -> Case:
     """Two layers, queries from the test part, radii of the largest coverage on validation."""
-    chosen = select(
-        digits.evidence(digits.layers), digits.val.outputs.belief, digits.val.y_true, Ball
-    )
+    belief, y_true = digits.val.outputs.belief, digits.val.y_true
+    validation = Validation(digits.evidence(digits.layers), belief, y_true)
+    chosen = select(Goal(), validation, Ball)
     points, queries = digits.train.outputs.activations, digits.test.outputs.activations
     return Case(
         name="mnist",

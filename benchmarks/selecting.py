@@ -15,7 +15,7 @@ from iknow.classifier.estimator import EpistemicClassifier
 from iknow.errors import MissingExtraError
 from iknow.models import PrecomputedModel
 from iknow.rules import Ball, BallElseNearest, BallWithNearest
-from iknow.selection import select
+from iknow.selection import Goal, Validation, select
 from iknow.selection.exact.boxes import sample_boxes
 from iknow.selection.exact.depth import deepest_point
 
@@ -47,9 +47,9 @@ def _measure_tune(digits: Digits, record: Recorder) -> None:
     classifier.fit(train, digits.train.y_true)
     whole = best_of(lambda: classifier.tune(val, digits.val.y_true), REPEATS)
     record.add(Quantity("tuning", "mnist", what, "tune, with the search", 1e3 * whole, "ms"))
-    evidence = digits.evidence(digits.layers)
     belief, y_true = digits.val.outputs.belief, digits.val.y_true
-    alone = best_of(lambda: select(evidence, belief, y_true, Ball), REPEATS)
+    known = Validation(digits.evidence(digits.layers), belief, y_true)
+    alone = best_of(lambda: select(Goal(), known, Ball), REPEATS)
     record.add(Quantity("tuning", "mnist", what, "select, from evidence", 1e3 * alone, "ms"))
 
 
@@ -61,13 +61,13 @@ def _compare(
     what: str, evidence: dict[str, Any], rule: Any, digits: Digits, record: Recorder
 ) -> None:
     record.say(f"selection: {what}")
-    arguments = (evidence, digits.val.outputs.belief, digits.val.y_true, rule)
-    exact, seconds = timed(lambda: select(*arguments, k=K))
+    validation = Validation(evidence, digits.val.outputs.belief, digits.val.y_true)
+    exact, seconds = timed(lambda: select(Goal(k=K), validation, rule))
     proof = "proven" if exact.optimal else f"gap {exact.gap:.4f}"
     note = f"exact {exact.coverage:.4f}, {proof}"
     record.add(Quantity("selection", "mnist", what, EXACT, 1e3 * seconds, "ms", note))
     try:
-        bayes, seconds = timed(lambda: select(*arguments, k=K, method="bayes", n_trials=50))
+        bayes, seconds = timed(lambda: select(Goal("bayes", k=K), validation, rule))
     except MissingExtraError as error:
         record.leave_out("mnist", what, BAYES, str(error))
         return

@@ -23,7 +23,7 @@ from sklearn.preprocessing import StandardScaler
 
 from iknow import Ball, BallElseNearest, BallWithNearest, EpistemicClassifier
 from iknow.search.threads import single_threaded_blas
-from iknow.selection import select
+from iknow.selection import Goal, Validation, select
 from iknow.selection.exact.boxes import sample_boxes
 from iknow.selection.exact.depth import deepest_point
 
@@ -75,12 +75,10 @@ def timed(work, *arguments, **keywords):
 def compare(name, evidence, belief, y_true):
     """One line per rule and number of layers."""
     for layers in (["logits"], ["hidden2", "logits"], ["hidden1", "hidden2", "logits"]):
-        part = {layer: evidence[layer] for layer in layers}
+        part = Validation({layer: evidence[layer] for layer in layers}, belief, y_true)
         for rule in (Ball, BallElseNearest, BallWithNearest):
-            exact, exact_time = timed(select, part, belief, y_true, rule, k=5)
-            bayes, bayes_time = timed(
-                select, part, belief, y_true, rule, k=5, method="bayes", n_trials=50
-            )
+            exact, exact_time = timed(select, Goal(k=5), part, rule)
+            bayes, bayes_time = timed(select, Goal("bayes", k=5), part, rule)
             assert bayes.coverage <= exact.coverage
             print(
                 f"{name:<15} {len(belief):>7,} {len(layers):>6} {rule.__name__:<16}"

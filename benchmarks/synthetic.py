@@ -23,7 +23,7 @@ from benchmarks.cases import Case, Layer
 from iknow.core.arrays import Floats32, Ints
 from iknow.rules import Ball
 from iknow.search.cells import CpuIndex
-from iknow.selection import select
+from iknow.selection import Goal, Validation, select
 
 RANK = 8
 AMBIENT_NOISE = 0.05
@@ -55,10 +55,9 @@ def make_case(name: str, shape: Shape) -> Case:
     points, labels, asked, y_true, belief = draw(shape, extra=N_VALIDATION)
     held_out, queries = asked[:N_VALIDATION], asked[N_VALIDATION:]
     index = CpuIndex(points, labels, shape.n_classes)
-    chosen = select(
-        {"layer": index.gather(held_out)}, belief[:N_VALIDATION], y_true[:N_VALIDATION], Ball
-    )
-    rule = chosen.neighborhoods["layer"]
+    evidence = {"layer": index.gather(held_out)}
+    validation = Validation(evidence, belief[:N_VALIDATION], y_true[:N_VALIDATION])
+    rule = select(Goal(), validation, Ball).neighborhoods["layer"]
     assert isinstance(rule, Ball)
     return Case(
         name=name,

@@ -22,8 +22,8 @@ from iknow.core.assertion import Assertion
 from iknow.core.rule import Rule
 from iknow.explain.assessment import Assessment
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest
-from iknow.selection import match_k, match_threshold, select
-from iknow.selection.selection import find_known as find_known_by
+from iknow.selection import Goal, Validation, match_k, match_threshold, select
+from iknow.selection.selection import Candidate
 
 METHODS = ("softmax", "knn", "ball", "h1", "h2", "default", "h1_code")
 FIRST_NEIGHBORS = 128
@@ -63,10 +63,11 @@ def choose(
         assessment = assess_val(n_neighbors)
         evidence = {layer: assessment.evidence[layer] for layer in layers}
         belief = assessment.belief_codes
-        selection = select(evidence, belief, y_true, Ball)
+        validation = Validation(evidence, belief, y_true)
+        selection = select(Goal(), validation, Ball)
         k = match_k(evidence, belief, selection.coverage)
         # Coverage falls with k: once it is low enough, no larger k can come nearer.
-        widest = find_known_by(evidence, belief, dict.fromkeys(layers, Nearest(n_neighbors)))
+        widest = Candidate(dict.fromkeys(layers, Nearest(n_neighbors))).find_known(validation)
         if widest.mean() <= selection.coverage or n_neighbors == n_train:
             break
         n_neighbors = min(4 * n_neighbors, n_train)

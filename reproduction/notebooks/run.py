@@ -23,7 +23,7 @@ from iknow.errors import MissingExtraError
 from iknow.evaluation.metrics import Evaluation, evaluate
 from iknow.explain.assessment import Assessment
 from iknow.rules import Ball, RelativeBall
-from iknow.selection import match_coverage, select
+from iknow.selection import Goal, Validation, match_coverage, select
 from reproduction.data.datasets import Dataset
 from reproduction.notebooks.printed import METRICS, key_of
 from reproduction.notebooks.settings import Notebook
@@ -107,11 +107,11 @@ def _chosen(
 ) -> Iterator[Cell]:
     """The radii of the largest coverage on validation data; beside them, our own rule at it."""
     val = classifier.assess(data.X_val, 1, evidence=True)
-    known = val.evidence, val.belief_codes, data.y_val
-    ball = select(*known, Ball)
+    known = Validation(val.evidence, val.belief_codes, data.y_val)
+    ball = select(Goal(), known, Ball)
     yield _cell(notebook, "chosen", "F_IK on validation", ball.coverage)
     yield from _cells(notebook, "chosen", test, dict(ball.neighborhoods), data)
-    relative = match_coverage(*known, RelativeBall, ball.coverage)
+    relative = match_coverage(Goal(coverage=ball.coverage), known, RelativeBall)
     yield from _cells(notebook, "relative", test, dict(relative.neighborhoods), data)
 
 

@@ -11,11 +11,10 @@ from scipy.stats import binomtest
 from iknow.core.evidence import Evidence
 from iknow.errors import InputError, SelectionError
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
-from iknow.selection import certify, guarantee
+from iknow.selection import Goal, Validation, certify, guarantee
 from iknow.selection.exact import depth
 from iknow.selection.guarantee import _Test, least_samples, rank, samples_needed
 from iknow.selection.selection import Candidate
-from iknow.selection.validation import Validation
 
 RULES = [(Ball, None), (BallElseNearest, 3), (BallWithNearest, 2), (RelativeBall, None)]
 LABELS = np.array(["cat", "dog", "eel"])
@@ -54,8 +53,9 @@ class Problem:
         self.y_true = np.where(wrong, rival, self.belief)
 
     def certify(self, rule=Ball, **options):
-        options = {"accuracy": 0.9, "confidence": 0.9} | options
-        return certify(self.evidence, self.belief, self.y_true, rule, **options)
+        classes = options.pop("classes", None)
+        goal = Goal(**{"accuracy": 0.9, "confidence": 0.9} | options)
+        return certify(goal, Validation(self.evidence, self.belief, self.y_true), rule, classes)
 
     def count(self, neighborhoods, rows, code=None):
         """IK samples and errors among some rows, optionally of one believed class."""
@@ -510,10 +510,10 @@ def test_a_setting_that_would_have_passed_after_the_first_failed_is_not_called_a
         near, far = np.split(part, [len(part) * 50 // 112])
         distances[near], distances[far] = (0.5, 1.0), (2.0, 3.0)
         y_true[near[:near_wrong]] = y_true[far[:far_wrong]] = 1
-    evidence = {"layer": make_evidence(distances)}
+    whole = Validation({"layer": make_evidence(distances)}, np.zeros(n, dtype=np.int64), y_true)
     message = r"of 0\.6\d+ \(50 IK samples, 15 wrong\)\. More than 140 validation samples"
     with pytest.raises(SelectionError, match=message):
-        certify(evidence, np.zeros(n, dtype=np.int64), y_true, Ball, accuracy=0.8, confidence=0.9)
+        certify(Goal(accuracy=0.8, confidence=0.9), whole, Ball)
 
 
 @pytest.mark.parametrize(("rule", "k"), RULES)

@@ -17,7 +17,7 @@ from scipy.stats import binomtest
 from iknow.core.evidence import Evidence
 from iknow.errors import SelectionError
 from iknow.rules import Ball
-from iknow.selection import certify
+from iknow.selection import Goal, Validation, certify
 
 N_CLASSES = 3
 
@@ -91,14 +91,13 @@ class Outcome:
         for draw in range(n_draws):
             data = population.draw(rng, n_samples)
             try:
-                selection = certify(
-                    *data,
-                    Ball,
+                goal = Goal(
                     accuracy=target,
                     confidence=confidence,
                     each_class=each_class,
                     random_state=draw,
                 )
+                selection = certify(goal, Validation(*data), Ball)
             except SelectionError:
                 continue
             self.issued += 1

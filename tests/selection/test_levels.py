@@ -17,7 +17,7 @@ from iknow.selection import Goal
 from iknow.selection import levels as level_choice
 from iknow.selection.levels import (
     certify_level,
-    choose_usual,
+    choose_level,
     find_levels,
     find_mute_layers,
     lay_path,
@@ -88,9 +88,8 @@ def test_samples_that_can_never_be_ik_leave_the_coverage_that_is_left():
 
 @pytest.mark.parametrize("coverage", [0, -0.1, 1.1, float("nan")])
 def test_a_coverage_lies_above_0_and_up_to_1(coverage):
-    part = draw(leveled(np.zeros(50)), 20)
-    with pytest.raises(InputError, match=r"must lie in \(0, 1\]"):
-        match_level(part, part, coverage)
+    with pytest.raises(InputError, match=r"coverage must lie in \(0, 1\]"):
+        Goal(coverage=coverage)
 
 
 # Accuracy
@@ -284,7 +283,7 @@ def test_too_few_samples_are_refused_before_any_test():
 @pytest.mark.parametrize("n", [1, 2, 5, 40])
 def test_without_a_goal_few_samples_are_matched_with_a_note(n):
     part = draw(leveled(np.zeros(500)), n)
-    found = choose_usual(part, None, Goal())
+    found = choose_level(Goal(), part, None)
     assert found.coverage == pytest.approx(0.75, abs=1 / n)
     assert found.certificate is None
     assert "too few samples" in found.note
@@ -292,7 +291,7 @@ def test_without_a_goal_few_samples_are_matched_with_a_note(n):
 
 def test_without_a_goal_many_samples_certify_a_tenth_of_the_models_errors():
     part = draw(leveled(np.repeat([0.0, 0.4], [300, 100])), 4000)
-    found = choose_usual(part, None, Goal())
+    found = choose_level(Goal(), part, None)
     first, _ = split(part, 0)
     assert found.certificate.accuracy == pytest.approx(1 - first.wrong.mean() / 10, abs=2e-4)
     assert found.certificate.bound >= found.certificate.accuracy
@@ -347,9 +346,8 @@ def test_where_too_many_can_never_be_ik_a_rate_of_false_alarms_is_refused():
 
 @pytest.mark.parametrize("rate", [0, 1, -0.1, float("nan")])
 def test_a_rate_lies_between_0_and_1(rate):
-    part = draw(leveled(np.zeros(50)), 20)
-    with pytest.raises(InputError, match="must lie between 0 and 1"):
-        limit_false_alarm(part, part, rate)
+    with pytest.raises(InputError, match="false_alarm must lie between 0 and 1"):
+        Goal(false_alarm=rate)
 
 
 # Layers in which nearness means nothing

@@ -8,10 +8,15 @@ from iknow.core.evidence import Evidence
 from iknow.core.support import find_support, justify
 from iknow.errors import InputError, SelectionError
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
-from iknow.selection import match_coverage, match_k, match_threshold
+from iknow.selection import Goal, Validation, match_k, match_threshold
+from iknow.selection import match_coverage as match_goal
 from iknow.testing import brute_force
 
 TARGETS = (0.0, 0.2, 0.5, 0.77, 1.0)
+
+
+def match_coverage(evidence, belief, y_true, rule, coverage):
+    return match_goal(Goal(coverage=coverage), Validation(evidence, belief, y_true), rule)
 
 
 def random_evidence(seed):

@@ -7,8 +7,7 @@ import pytest
 
 from iknow.errors import InputError, SelectionError
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
-from iknow.selection import Goal, choose, match_coverage, select
-from iknow.selection.validation import Validation
+from iknow.selection import Goal, Validation, choose, match_coverage, select
 from iknow.testing import brute_force
 
 
@@ -44,14 +43,15 @@ def test_each_class_needs_an_accuracy():
 
 def test_without_more_the_goal_is_the_exact_maximum_of_coverage(data):
     found = choose(Goal(), Validation(*data), Ball)
-    assert repr(found) == repr(select(*data, Ball))
+    assert repr(found) == repr(select(Goal(), Validation(*data), Ball))
     assert found.optimal
 
 
 @pytest.mark.parametrize("method", ["grid", "bayes"])
 def test_the_goals_method_and_seed_are_used(method, data):
-    found = choose(Goal(method=method, k=3, random_state=5), Validation(*data), BallElseNearest)
-    assert repr(found) == repr(select(*data, BallElseNearest, method=method, k=3, random_state=5))
+    goal = Goal(method=method, k=3, random_state=5)
+    found = choose(goal, Validation(*data), BallElseNearest)
+    assert repr(found) == repr(select(goal, Validation(*data), BallElseNearest))
     assert found.method == method
 
 
@@ -64,7 +64,7 @@ def test_several_k_are_tried(rule, data):
 
 def test_a_coverage_is_matched(data):
     found = choose(Goal(coverage=0.6), Validation(*data), Nearest)
-    assert repr(found) == repr(match_coverage(*data, Nearest, 0.6))
+    assert repr(found) == repr(match_coverage(Goal(coverage=0.6), Validation(*data), Nearest))
     assert found.method == "matched"
     assert choose(Goal(coverage=0.6), Validation(*data), RelativeBall).coverage == pytest.approx(
         0.6, abs=1.001 / 200
@@ -110,6 +110,14 @@ def test_without_a_goal_levels_certify_or_say_how_far_they_got(data):
     matched = choose(Goal(coverage=0.75), Validation(*data), RelativeBall)
     assert repr(found.neighborhoods) == repr(matched.neighborhoods)
     assert matched.note == ""
+
+
+@pytest.mark.parametrize("rule", [Ball, RelativeBall])
+def test_no_samples_choose_nothing(rule, data):
+    evidence, belief, y_true = data
+    none = Validation({"a": evidence["a"][:0]}, belief[:0], y_true[:0])
+    with pytest.raises(InputError, match="at least one validation sample; got none"):
+        choose(Goal(), none, rule)
 
 
 @pytest.mark.parametrize("goal", [Goal(), Goal(accuracy=0.9), Goal(accuracy=0.9, each_class=True)])

@@ -44,7 +44,7 @@ from iknow.models.samples import Samples, warn_of_shuffling
 from iknow.rules import Ball
 from iknow.search.layer import LayerIndex
 from iknow.search.scratch import Folder
-from iknow.selection import Goal, Selection, tunes_for_coverage
+from iknow.selection import Goal, Selection
 
 if TYPE_CHECKING:
     from iknow.classifier.estimator import EpistemicClassifier
@@ -185,7 +185,7 @@ def train(
     check_several_classes(labels)
     numbers, training = as_row_numbers(rows, len(labels)), np.arange(len(labels))
     rule = kind_of(classifier.rule)
-    tunes = rule is classifier.rule and (rule.by_level or tunes_for_coverage(rule))
+    tunes = rule is classifier.rule and (rule.by_level or rule.why_not_for_coverage() is None)
     if tunes:
         share = classifier.validation_fraction
         training, validation = split_rows(labels, share, classifier.random_state)

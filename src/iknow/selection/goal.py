@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from iknow.core.quorum import ONE, Quorum
 from iknow.core.rule import Rule, check_k, has_k
-from iknow.core.text import as_flag, as_real, names, shown
+from iknow.core.text import as_flag, as_real, shown
 from iknow.errors import InputError
-from iknow.selection.exact.cells import check_time_limit
+from iknow.selection.exact.cells import Deadline
+from iknow.selection.record import check_entries
+
+INSIDE: tuple[str, Callable[[float], bool]] = (
+    "lie between 0 and 1, both excluded",
+    lambda share: 0 < share < 1,
+)
+RANGES = {
+    **dict.fromkeys(("accuracy", "confidence", "false_alarm"), INSIDE),
+    "coverage": ("lie in (0, 1]", lambda share: 0 < share <= 1),
+}
 
 
 @dataclass(frozen=True)
@@ -49,7 +59,14 @@ class Goal:
     random_state: int = 0
 
     def __post_init__(self) -> None:
-        self._check_types()
+        if not isinstance(self.method, str) or self.method not in ("exact", "grid", "bayes"):
+            raise InputError(f"method must be 'exact', 'grid' or 'bayes'; got {shown(self.method)}")
+        as_flag(self.each_class, "each_class")
+        if self.model_confidence is not None:
+            as_flag(self.model_confidence, "confidence")
+        for k in () if self.k is None else np.atleast_1d(np.asarray(self.k, object)):
+            check_k(k)
+        Deadline(self.time_limit)  # which checks it
         asked = [self.accuracy, self.coverage, self.false_alarm]
         if sum(each is not None for each in asked) > 1:
             raise InputError("ask for one of accuracy, coverage and false_alarm, not for more")
@@ -58,9 +75,18 @@ class Goal:
                 f"method={shown(self.method)} is a way to the largest coverage; leave it out when "
                 "you ask for an accuracy, a coverage or a rate of false alarms"
             )
-        check_time_limit(self.time_limit)
         if self.each_class and self.accuracy is None:
             raise InputError("each_class needs an accuracy to guarantee")
+        for name, (what, fits) in RANGES.items():
+            if (value := getattr(self, name)) is not None or name == "confidence":
+                object.__setattr__(self, name, as_real(value, name, what, fits))
+
+    @property
+    def target(self) -> float:
+        """The accuracy to guarantee."""
+        if self.accuracy is None:
+            raise InputError("a guarantee needs an accuracy: Goal(accuracy=0.99)")
+        return self.accuracy
 
     def to_dict(self) -> dict[str, Any]:
         """Return the goal as plain values for JSON."""
@@ -70,32 +96,10 @@ class Goal:
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Goal:
         """Return the goal that `to_dict` wrote as `record`."""
-        if set(record) != (known := {each.name for each in fields(cls)}):
-            raise InputError(f"a goal must have the entries {names(known)}; got {names(record)}")
+        check_entries(record, cls, "a goal")
         if type(seed := record["random_state"]) is not int or not 0 <= seed < 2**32:
             raise InputError(f"random_state of a goal must be a seed; got {shown(seed)}")
         return cls(**record)
-
-    def _check_types(self) -> None:
-        """Check types alone; the functions that use the values check their ranges."""
-        if not isinstance(self.method, str):
-            raise InputError(f"method must be text, such as 'exact'; got {shown(self.method)}")
-        as_flag(self.each_class, "each_class")
-        if self.model_confidence is not None:
-            as_flag(self.model_confidence, "confidence")
-        for name in ("accuracy", "confidence", "coverage", "false_alarm"):
-            value = getattr(self, name)
-            if value is not None or name == "confidence":
-                object.__setattr__(self, name, as_real(value, name, "lie between 0 and 1"))
-        several = isinstance(self.k, np.ndarray) and self.k.ndim == 1
-        listed = several or isinstance(self.k, (list, tuple, range))
-        for k in self.k if listed else () if self.k is None else (self.k,):  # type: ignore[union-attr]
-            check_k(k)
-
-    @property
-    def needs_labels(self) -> bool:
-        """Whether tuning along a path of levels needs to know the truth."""
-        return self.coverage is None and self.false_alarm is None
 
     def neighbors_needed(self, rule: type[Rule], n_rows: int, quorum: Quorum = ONE) -> int:
         """Return how many neighbor distances it takes to tune `rule` on `n_rows` training rows.

@@ -47,20 +47,14 @@ from scipy.stats import beta, binom
 
 from iknow.core.arrays import Floats, Ints, Labels
 from iknow.core.rule import Rule, axes_of, has_k
-from iknow.core.text import as_real
 from iknow.errors import InputError, SelectionError
 from iknow.rules import RULES
-from iknow.selection.exact.boxes import make_objective
+from iknow.selection.exact.boxes import Objective, make_objective
 from iknow.selection.exact.cells import Deadline
-from iknow.selection.exact.depth import NothingFoundError, deepest_point
-from iknow.selection.selection import (
-    Candidate,
-    Certificate,
-    Selection,
-    ValidationEvidence,
-    record_choice,
-)
-from iknow.selection.validation import SHARE_TO_CHOOSE, Validation, check_validation, split
+from iknow.selection.exact.depth import deepest_point
+from iknow.selection.goal import Goal
+from iknow.selection.selection import Candidate, Certificate, Selection, record_choice
+from iknow.selection.validation import SHARE_TO_CHOOSE, Validation, split
 
 
 def p_values(errors: Ints, counts: Ints, accuracy: float) -> Floats:
@@ -130,95 +124,59 @@ def samples_needed(accuracy: float, confidence: float, error_rate: float) -> int
 
 
 def certify(
-    evidence: ValidationEvidence,
-    belief: Ints,
-    y_true: Ints,
-    rule: type[Rule],
-    *,
-    accuracy: float,
-    confidence: float = 0.95,
-    each_class: bool = False,
-    classes: Labels | None = None,
-    k: int | None = None,
-    time_limit: float = 60.0,
-    random_state: int = 0,
+    goal: Goal, validation: Validation, rule: type[Rule], classes: Labels | None = None
 ) -> Selection:
-    """Choose the setting of largest coverage whose accuracy on IK is certified to reach a target.
+    """Choose the setting of largest coverage whose accuracy on IK is certified to reach a goal.
 
-    Args:
-        evidence: Evidence about n validation samples, by layer.
-        belief: What the model believes, as class codes of shape (n,).
-        y_true: The truth, as class codes of shape (n,).
-        rule: A rule with a radius, such as `Ball`.
-        accuracy: The accuracy on IK to certify, between 0 and 1.
-        confidence: Probability, over the draw of the validation data, that the promise holds.
-        each_class: Certify each class by itself; classes that fail are never IK.
-        classes: Labels of shape (n_classes,), to name classes in the certificate and in errors.
-        k: Number of neighbors, for rules that use it.
-        time_limit: Seconds that the search for candidates may take.
-        random_state: Seed for the split into samples that choose and samples that certify.
-
-    Raises:
-        SelectionError: Nothing can be certified. The message says how close it came and about how
-            many samples it would take. There is no fallback.
-
-    Examples:
-        >>> sure = certify(evidence, belief, y_true, Ball, accuracy=0.9, confidence=0.9)
-        >>> print(f"at least {sure.certificate.bound:.3f} on {sure.coverage:.2f}")
-        at least 0.914 on 0.76
+    If nothing can be certified, a `SelectionError` says how close it came and about how many
+    samples it would take; there is no fallback.
     """
-    check_validation(evidence, belief, y_true)
     if not axes_of(rule):
         able = ", ".join(name for name, each in RULES.items() if axes_of(each))
         raise SelectionError(
             f"only rules with parameters to choose can be certified: {able}; got {rule.__name__}"
         )
+    k = int(goal.k) if isinstance(goal.k, (int, np.integer)) else None
     if has_k(rule) and k is None:
-        raise InputError(f"{rule.__name__} needs k, the number of neighbors; got None")
-    whole = Validation(evidence, belief, y_true)
-    first, second = split(whole, random_state)
-    least = check_enough(second, each_class, accuracy, confidence)
-    eligible = find_eligible(second, least) if each_class else None
-    settings, proven = find_candidates(first, rule, k, time_limit)
-    ranked = rank(settings, first, eligible, accuracy, least / len(second))
-    best, certificate = try_in_turn(ranked, second, accuracy, confidence, classes, proven)
-    return record_choice(whole, best, "certified", certificate=certificate)
+        raise InputError(
+            f"{rule.__name__} needs k, and a guarantee one k, not several; got {goal.k}"
+        )
+    first, second = split(validation, goal.random_state)
+    least, eligible = check_enough(second, goal)
+    settings, proven = find_candidates(make_objective(first, rule, k), goal.time_limit)
+    ranked = rank(settings, first, eligible, goal.target, least / len(second))
+    best, certificate = try_in_turn(ranked, second, goal, classes)
+    certificate = replace(certificate, proven=proven)
+    return record_choice(validation, best, "certified", certificate=certificate)
 
 
 def try_in_turn(
-    candidates: Sequence[Candidate],
-    second: Validation,
-    accuracy: float,
-    confidence: float,
-    classes: Labels | None,
-    proven: bool = True,
+    candidates: Sequence[Candidate], second: Validation, goal: Goal, classes: Labels | None = None
 ) -> tuple[Candidate, Certificate]:
     """The candidate of largest coverage among those that pass before the first that fails.
 
     candidates: in an order that does not depend on `second`, the samples that certify.
     """
     tests = (_Test(candidate, second) for candidate in candidates)  # none after the first failure
-    passed = list(takewhile(lambda test: test.p_value(accuracy) <= 1 - confidence, tests))
+    limit = 1 - goal.confidence
+    passed = list(takewhile(lambda test: test.p_value(goal.target) <= limit, tests))
     if not passed:
         every = [_Test(candidate, second) for candidate in candidates]
-        raise _nothing_certified(every, accuracy, confidence, classes)
+        raise _nothing_certified(every, goal, classes)
     best = max(passed, key=lambda test: int(test.counts.sum()))
-    bounds = best.bounds(confidence)
-    by_class, knowable = None, best.candidate.classes
-    if knowable is not None:
-        named = [_name(code, classes) for code in knowable]
-        by_class = dict(zip(named, bounds.tolist(), strict=True))
+    bounds, codes = best.bounds(goal.confidence), best.candidate.classes
+    named = [] if codes is None else [_name(code, classes) for code in codes]
     certificate = Certificate(
-        accuracy=float(accuracy),
-        confidence=float(confidence),
+        accuracy=goal.target,
+        confidence=goal.confidence,
         bound=float(bounds.min()),
         known=int(best.counts.sum()),
         errors=int(best.errors.sum()),
         n_samples=len(second),
         tested=min(len(passed) + 1, len(candidates)),
         procedure="fixed-sequence exact binomial tests on held-out samples",
-        proven=proven,
-        by_class=by_class,
+        proven=True,
+        by_class=None if codes is None else dict(zip(named, bounds.tolist(), strict=True)),
     )
     return best.candidate, certificate
 
@@ -239,19 +197,16 @@ class _Test:
         """The lower confidence bound on the accuracy in each class."""
         return lower_bounds(self.errors, self.counts, confidence)
 
-    def total_needed(self, accuracy: float, confidence: float) -> int | None:
-        """About how many samples, in both parts, would certify it if its error rates stay."""
-        shares = []
-        for count, errors in zip(self.counts, self.errors, strict=True):
-            needed = samples_needed(accuracy, confidence, errors / count) if count else None
-            if needed is None:
-                return None
-            shares.append(needed / count)
-        return _with_those_that_choose(self.n_samples * max(shares))
+    def samples_needed(self, goal: Goal) -> float:
+        """About how many samples would certify it if its error rates stay; inf if none would."""
+        rates = self.errors / np.maximum(self.counts, 1)
+        needed = [samples_needed(goal.target, goal.confidence, rate) or np.inf for rate in rates]
+        with np.errstate(divide="ignore"):  # where a class has no samples
+            return float(self.n_samples * np.max(np.array(needed) / self.counts))
 
 
 def _nothing_certified(
-    tests: Sequence[_Test], accuracy: float, confidence: float, classes: Labels | None
+    tests: Sequence[_Test], goal: Goal, classes: Labels | None
 ) -> SelectionError:
     """The error that says how close it came and about how many samples it would take."""
     if not tests:
@@ -260,29 +215,25 @@ def _nothing_certified(
             "or each class has too few"
         )
     failed = tests[0]  # the others were not tested: only their error rates count below
-    bounds = failed.bounds(confidence)
+    bounds, codes = failed.bounds(goal.confidence), failed.candidate.classes
     weakest = int(bounds.argmin())
-    whose = ""
-    if (tested := failed.candidate.classes) is not None:
-        whose = f" believed to be {_name(tested[weakest], classes)}"
-    message = (
-        f"no setting is certified to be right on {accuracy:.4g} of IK with confidence "
-        f"{confidence:.4g}: the most promising reaches a lower bound of "
-        f"{bounds[weakest]:.4g} ({failed.counts[weakest]} IK samples{whose}, "
-        f"{failed.errors[weakest]} wrong). "
+    whose = "" if codes is None else f" believed to be {_name(codes[weakest], classes)}"
+    needed = min(test.samples_needed(goal) for test in tests)
+    advice = (
+        "At these error rates no number of samples would be enough: ask for less, or use other "
+        "layers, another rule or a better model"
     )
-    totals = [test.total_needed(accuracy, confidence) for test in tests]
-    enough = min((total for total in totals if total is not None), default=None)
-    if enough is None:
-        return SelectionError(
-            message + "At these error rates no number of samples would be enough: ask for less, "
-            "or use other layers, another rule or a better model"
+    if np.isfinite(needed):
+        enough, given = map(_with_those_that_choose, (needed, failed.n_samples))
+        advice = (
+            f"{f'About {enough}' if enough > given else f'More than {given}'} validation samples "
+            "would be needed if the error rates stay; or ask for less, on other samples: each "
+            "further try on these adds its own risk"
         )
-    given = _with_those_that_choose(failed.n_samples)
-    amount = f"About {enough}" if enough > given else f"More than {given}"
     return SelectionError(
-        message + f"{amount} validation samples would be needed if the error rates stay; "
-        "or ask for less, on other samples: each further try on these adds its own risk"
+        f"no setting is certified to be right on {goal.target:.4g} of IK with confidence "
+        f"{goal.confidence:.4g}: the most promising reaches a lower bound of {bounds[weakest]:.4g} "
+        f"({failed.counts[weakest]} IK samples{whose}, {failed.errors[weakest]} wrong). {advice}"
     )
 
 
@@ -291,31 +242,24 @@ def _with_those_that_choose(n_certifying: float) -> int:
     return int(np.ceil(n_certifying * SHARE_TO_CHOOSE / (SHARE_TO_CHOOSE - 1)))
 
 
-def find_eligible(certifying: Validation, least: int) -> Ints:
-    """Codes of the classes that are believed often enough to be certified one by one."""
+def check_enough(certifying: Validation, goal: Goal) -> tuple[int, Ints | None]:
+    """The number of samples that a certificate takes without any error; refuse to try with less.
+
+    Also the codes of the classes that are believed so often, if each is certified by itself.
+    """
+    least = least_samples(goal.target, goal.confidence)
     codes, counts = np.unique(certifying.belief, return_counts=True)
-    return np.asarray(codes[counts >= least])
-
-
-def check_enough(
-    certifying: Validation, each_class: bool, accuracy: float, confidence: float
-) -> int:
-    """The number of samples that a certificate takes without any error; refuse to try with less."""
-    for value, name in ((accuracy, "accuracy"), (confidence, "confidence")):
-        as_real(value, name, "lie between 0 and 1, both excluded", lambda number: 0 < number < 1)
-    least = least_samples(accuracy, confidence)
     held, among = len(certifying), ""
-    if each_class:
-        held = int(np.bincount(certifying.belief, minlength=1).max())
-        among = " in a believed class"
+    if goal.each_class:
+        held, among = int(counts.max(initial=0)), " in a believed class"
     if held < least:
         raise SelectionError(
-            f"too few samples: certifying an accuracy of {accuracy:.4g} with confidence "
-            f"{confidence:.4g} takes at least {least} IK samples without an error{among}, and the "
-            f"part that certifies holds {held}: give at least {_with_those_that_choose(least)}"
+            f"too few samples: certifying an accuracy of {goal.target:.4g} with confidence "
+            f"{goal.confidence:.4g} takes at least {least} IK samples without an error{among}, and "
+            f"the part that certifies holds {held}: give at least {_with_those_that_choose(least)}"
             f"{among}"
         )
-    return least
+    return least, np.asarray(codes[counts >= least]) if goal.each_class else None
 
 
 def _name(code: int, classes: Labels | None) -> str:
@@ -329,23 +273,17 @@ CAUTION = (0.01, 0.03, 0.1, 0.2, 0.35, 0.6, 1.0)
 """Limits on the p-values of the classes to take, from only the sure ones to all."""
 
 
-def find_candidates(
-    part: Validation, rule: type[Rule], k: int | None, time_limit: float
-) -> tuple[list[Candidate], bool]:
+def find_candidates(objective: Objective, time_limit: float) -> tuple[list[Candidate], bool]:
     """The best setting for each price of an error, and whether all are proven to be the best."""
-    objective = make_objective(part.evidence, part.belief, np.asarray(part.y_true), rule, k)
     found: dict[tuple[float, ...], Candidate] = {}
     deadline, proven = Deadline(time_limit), True
     for position, price in enumerate(PRICES):
         weights = np.where(objective.right == 1, 1, -price)
         share = deadline.left() / (len(PRICES) - position)
-        try:
-            deepest = deepest_point(objective.lows, objective.highs, weights, share)
-        except NothingFoundError as nothing:  # the price is too high, or the time too short
-            proven &= nothing.proven
-            continue
+        deepest = deepest_point(objective.lows, objective.highs, weights, share)
         proven &= deepest.proven
-        found[tuple(deepest.point)] = Candidate(objective.neighborhoods(deepest.point))
+        if deepest.point is not None:  # else the price is too high, or the time too short
+            found[tuple(deepest.point)] = Candidate(objective.neighborhoods(deepest.point))
     return list(found.values()), proven
 
 
@@ -365,19 +303,16 @@ def rank(
     """
     doubts: list[tuple[float, Candidate]] = []
     for setting in settings:
-        classes = None if eligible is None else tuple(eligible.tolist())
-        every = replace(setting, classes=classes)
-        counts, errors = every.count(part)
+        if eligible is not None:
+            setting = replace(setting, classes=tuple(eligible.tolist()))
+        counts, errors = setting.count(part)
         doubt = p_values(errors, counts, accuracy)
         if eligible is None:
-            doubts.append((float(doubt[0]), every))
+            doubts.append((float(doubt[0]), setting))
             continue
         enough = counts >= least_share * len(part)
-        sizes = set()
-        for limit in CAUTION:
-            taken = enough & (doubt <= limit)
-            if taken.any() and taken.sum() not in sizes:
-                sizes.add(taken.sum())
-                sure = replace(setting, classes=tuple(eligible[taken].tolist()))
-                doubts.append((float(doubt[taken].max()), sure))
+        chosen = [tuple(np.flatnonzero(enough & (doubt <= limit))) for limit in CAUTION]
+        for taken in dict.fromkeys(filter(len, chosen)):
+            sure = replace(setting, classes=tuple(eligible[list(taken)].tolist()))
+            doubts.append((float(doubt[list(taken)].max()), sure))
     return [candidate for _, candidate in sorted(doubts, key=lambda each: each[0])]

@@ -37,7 +37,7 @@ import numpy as np
 
 from iknow.core.arrays import Floats, Labels
 from iknow.core.level import CLARITY, CONFIDENCE, NEARNESS, Levels, Voice, near_and_clear
-from iknow.core.quorum import find_contrast, quorum_of
+from iknow.core.quorum import quorum_of
 from iknow.errors import InputError, SelectionError
 from iknow.metrics.metric import LEAVES
 from iknow.rules import RelativeBall
@@ -45,7 +45,6 @@ from iknow.selection.goal import Goal
 from iknow.selection.guarantee import (
     STEPS,
     check_enough,
-    find_eligible,
     first_to_test,
     least_samples,
     p_values,
@@ -53,13 +52,7 @@ from iknow.selection.guarantee import (
     try_in_turn,
 )
 from iknow.selection.selection import Candidate, Selection, record_choice
-from iknow.selection.validation import (
-    Validation,
-    count_from,
-    count_shared,
-    match_threshold,
-    split,
-)
+from iknow.selection.validation import Validation, count_from, count_shared, match_threshold, split
 from iknow.selection.watch import Watch, make_watch
 
 MOST_REFERENCES = 100_000
@@ -78,31 +71,25 @@ def lay_path(
     if len(part) > MOST_REFERENCES:  # drawn without looking at them, so they stay exchangeable
         rows = np.random.default_rng(0).choice(len(part), MOST_REFERENCES, replace=False)
         part = part[rows]
-    voices = []
+    voices, contrasts = [], part.contrasts
     for layer in layers:
-        near, clear = near_and_clear(find_contrast(part.evidence[layer], part.belief))
+        near, clear = near_and_clear(contrasts[layer])
         voices.append(Voice(NEARNESS, layer, np.sort(near), nearness))
         voices += [Voice(CLARITY, layer, np.sort(clear))] if clarity else []
     if confident and part.confidence is not None:
         voices.append(Voice(CONFIDENCE, None, np.sort(part.confidence)))
-    return Levels(tuple(voices), quorum_of(part.evidence), part.from_probabilities)
+    return Levels(tuple(voices), quorum_of(contrasts), part.from_probabilities)
 
 
 def find_levels(levels: Levels, part: Validation) -> Floats:
     """The level of each sample, of shape (n,)."""
-    lowest: Floats = _hear(levels, part).min(axis=1)
-    return lowest
+    return np.asarray(levels.ranks(part.contrasts, part.confidence).min(axis=1))
 
 
 def watch_part(levels: Levels, part: Validation) -> Watch | None:
     """The watch of samples that did not lay the path."""
-    said = _hear(levels, part)
+    said = levels.ranks(part.contrasts, part.confidence)
     return make_watch(said.min(axis=1), part.belief, levels.by_layer(said), levels.layers)
-
-
-def _hear(levels: Levels, part: Validation) -> Floats:
-    evidence = {layer: find_contrast(part.evidence[layer], part.belief) for layer in levels.layers}
-    return levels.ranks(evidence, part.confidence)
 
 
 def candidate_at(levels: Levels, level: float) -> Candidate:
@@ -112,6 +99,31 @@ def candidate_at(levels: Levels, level: float) -> Candidate:
     return Candidate(rules, least_confidence=least, level=level)
 
 
+def choose_level(
+    goal: Goal, whole: Validation, reference: Validation | None, classes: Labels | None = None
+) -> Selection:
+    """Choose a level on the path that reference samples fix.
+
+    reference: further samples that lay the path. Without them it is those that choose, or all.
+    """
+    confident = goal.model_confidence is True
+    laying = whole if reference is None else reference
+    if goal.coverage is not None:
+        return match_level(whole, laying, goal.coverage, confident)
+    if goal.false_alarm is not None:
+        if reference is None:  # both parts rank samples, and take as many
+            laying, whole = split(whole, goal.random_state, share=2)
+        return limit_false_alarm(whole, laying, goal.false_alarm, confident)
+    if whole.y_true is None:
+        raise InputError("an accuracy needs labels: give y too, or ask for coverage or false_alarm")
+    try:
+        return certify_level(whole, reference, goal, classes)
+    except SelectionError as error:
+        if goal.accuracy is not None:
+            raise
+        return replace(match_level(whole, laying, USUAL_COVERAGE, confident), note=str(error))
+
+
 def match_level(
     part: Validation, reference: Validation, coverage: float, confident: bool = False
 ) -> Selection:
@@ -119,8 +131,6 @@ def match_level(
 
     reference: the samples that lay the path, often the same ones. confident: see `lay_path`.
     """
-    if not 0 < coverage <= 1:
-        raise InputError(f"a coverage to match must lie in (0, 1]; got {coverage}")
     levels, left_out = _lay_plain(reference, confident)
     found = find_levels(levels, part)
     if not (found > 0).any():
@@ -149,9 +159,12 @@ def limit_false_alarm(
     them, without labels and whatever the number of layers. (Testing each u and v by itself would
     cost a factor of their number.)
     """
-    if not 0 < false_alarm < 1:
-        raise InputError(f"a false alarm rate must lie between 0 and 1; got {false_alarm}")
-    _check_apart(part, reference)
+    if copied := count_shared(part, reference):
+        raise InputError(
+            f"{copied} of the {len(part)} samples are reference samples too, and a sample ranks "
+            "higher among those that include it, so the promise would not hold: give other "
+            "samples as reference, or none"
+        )
     rank_allowed = int(np.floor(false_alarm * (len(part) + 1) * (1 + 1e-12)))
     if rank_allowed < 1:
         raise SelectionError(
@@ -186,16 +199,6 @@ def _lay_plain(reference: Validation, confident: bool) -> tuple[Levels, dict[str
     return lay_path(reference, kept, confident=confident), left_out
 
 
-def _check_apart(part: Validation, reference: Validation) -> None:
-    """Refuse samples that are reference samples too, beyond what chance explains."""
-    if copied := count_shared(part, reference):
-        raise InputError(
-            f"{copied} of the {len(part)} samples are reference samples too, and a sample ranks "
-            "higher among those that include it, so the promise would not hold: give other "
-            "samples as reference, or none"
-        )
-
-
 NEARNESSES = (1.0, 0.5, 0.2, 0.05, 0.01)
 """How much nearness may count, for an accuracy."""
 
@@ -218,24 +221,23 @@ def certify_level(
     choose, a fifth.
     """
     first, second = split(whole, goal.random_state)
-    laying = first if reference is None else reference
-    target = _usual_accuracy(first) if goal.accuracy is None else goal.accuracy
-    least = check_enough(second, goal.each_class, target, goal.confidence)
-    heard = goal.model_confidence
-    plain, left_out = _lay_plain(laying, heard is True)
+    laying, heard = first if reference is None else reference, goal.model_confidence
+    if usual := goal.accuracy is None:
+        # Counting one error more than seen: none seen proves none.
+        target = 1 - (int(first.wrong.sum()) + 1) / (len(first) + 2) / FEWER_ERRORS
+        goal = replace(goal, accuracy=target)
+    least, eligible = check_enough(second, goal)
+    path, left_out = _lay_plain(laying, heard is True)
     if goal.each_class:
-        settings = [candidate_at(plain, level) for level in _grid(plain, laying).tolist()]
-        eligible = find_eligible(second, least)
-        path, candidates = plain, rank(settings, first, eligible, target, least / len(second))
+        settings = [candidate_at(path, level) for level in _grid(path, laying).tolist()]
+        candidates = rank(settings, first, eligible, goal.target, least / len(second))
     else:
-        paths = [plain] if goal.accuracy is None else _variations(laying, plain.layers, heard)
+        paths = [path] if usual else _variations(laying, path.layers, heard)
+        judged = [(*_judge(one, laying, first, len(second), goal), one) for one in paths]
         # The path that promises the most coverage, the first of equals.
-        n = len(second)
-        judged = [_judge(one, laying, first, n, target, goal.confidence) for one in paths]
-        best = int(np.argmax([promise for promise, _ in judged]))
-        path = paths[best]
-        candidates = [candidate_at(path, level) for level in judged[best][1].tolist()]
-    chosen, certificate = try_in_turn(candidates, second, target, goal.confidence, classes)
+        _, grid, path = max(judged, key=lambda each: each[0])
+        candidates = [candidate_at(path, level) for level in grid.tolist()]
+    chosen, certificate = try_in_turn(candidates, second, goal, classes)
     return record_choice(
         whole,
         chosen,
@@ -247,30 +249,12 @@ def certify_level(
     )
 
 
-def choose_usual(whole: Validation, reference: Validation | None, goal: Goal) -> Selection:
-    """Choose without a goal: the largest coverage on which IK is certified to be wrong ten times
-    less often than the model.
-
-    If the samples cannot certify that, it is the level that three quarters of them reach, and
-    `Selection.note` says how far the certificate got and what to ask for.
-    """
-    try:
-        return certify_level(whole, reference, goal)
-    except SelectionError as error:
-        laying, heard = whole if reference is None else reference, goal.model_confidence is True
-        return replace(match_level(whole, laying, USUAL_COVERAGE, heard), note=str(error))
-
-
-def _usual_accuracy(first: Validation) -> float:
-    """One error in ten of the model's, counting one error more than seen: none seen proves none."""
-    return 1 - (int(first.wrong.sum()) + 1) / (len(first) + 2) / FEWER_ERRORS
-
-
 def _variations(laying: Validation, layers: Sequence[str], confident: bool | None) -> list[Levels]:
     """The plain path, and those on which nearness counts for less or the model is heard too."""
-    voices = [(True, False)] if confident is not True else []
-    if laying.confidence is not None and confident is not False:
-        voices += [(True, True), (False, True)]
+    plain, hearing = [(True, False)], [(True, True), (False, True)]
+    if laying.confidence is None or confident is False:
+        hearing = []
+    voices = hearing if hearing and confident else plain + hearing
     return [
         lay_path(laying, layers, nearness=nearness, clarity=clarity, confident=confident)
         for (clarity, confident), nearness in product(voices, NEARNESSES)
@@ -286,12 +270,7 @@ def _grid(levels: Levels, laying: Validation) -> Floats:
 
 
 def _judge(
-    levels: Levels,
-    laying: Validation,
-    first: Validation,
-    n_second: int,
-    accuracy: float,
-    confidence: float,
+    levels: Levels, laying: Validation, first: Validation, n_second: int, goal: Goal
 ) -> tuple[float, Floats]:
     """The coverage that a path promises, and its levels from the surest to the most lenient.
 
@@ -305,10 +284,10 @@ def _judge(
     counts = np.rint(scale * known), np.rint(scale * errors)
     # Those that certify may hold fewer IK samples, by two standard deviations, and need enough.
     fewest = scale * (known - 2 * np.sqrt(known))
-    enough = fewest >= least_samples(accuracy, confidence)
-    surest = first_to_test(*counts, accuracy, confidence, enough)
-    doubts = p_values(counts[1], counts[0], accuracy)
-    passing = np.flatnonzero(doubts <= 1 - confidence)
+    enough = fewest >= least_samples(goal.target, goal.confidence)
+    surest = first_to_test(*counts, goal.target, goal.confidence, enough)
+    doubts = p_values(counts[1], counts[0], goal.target)
+    passing = np.flatnonzero(doubts <= 1 - goal.confidence)
     promise = float(known[passing[-1]] / len(first)) if len(passing) else 0.0
     return promise, grid[surest:]
 
@@ -324,8 +303,7 @@ def find_mute_layers(reference: Validation) -> dict[str, str]:
     shares = np.bincount(reference.belief) / len(reference)
     chance = float(np.square(shares).sum())
     agreements: dict[str, float] = {}
-    for layer, evidence in reference.evidence.items():
-        contrast = find_contrast(evidence, reference.belief)
+    for layer, contrast in reference.contrasts.items():
         # A training set smaller than the quorum has no such neighbor, and supports no belief.
         nearest = contrast.neighbor_distance(min(contrast.quorum[0], contrast.n_neighbors))
         # Another class at distance 0 lets nothing be known: coarse leaves may put all in one.

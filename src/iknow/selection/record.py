@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,6 @@ from iknow.core.quorum import check_quorum
 from iknow.core.text import as_flag, as_real, names, shown
 from iknow.errors import InputError
 
-KEYS = ("voices", "quorum", "from_probabilities")
-VOICE_KEYS = ("name", "layer", "reference", "budget", "kind")
 RANGES = {NEARNESS: (-np.inf, 0.0), CLARITY: (0.0, np.inf), CONFIDENCE: (-np.inf, np.inf)}
 """Between what the values of a voice lie."""
 
@@ -29,16 +28,12 @@ RANGES = {NEARNESS: (-np.inf, 0.0), CLARITY: (0.0, np.inf), CONFIDENCE: (-np.inf
 def levels_to_dict(levels: Levels) -> dict[str, Any]:
     """Levels as plain values; `levels_from_dict` reads them back."""
     voices = [{**vars(voice), "reference": to_text(voice.reference)} for voice in levels.voices]
-    return {
-        "voices": voices,
-        "quorum": list(levels.quorum),
-        "from_probabilities": levels.from_probabilities,
-    }
+    return {**vars(levels), "voices": voices, "quorum": list(levels.quorum)}
 
 
 def levels_from_dict(record: Any) -> Levels:
     """The levels that `levels_to_dict` wrote; an `InputError` names what is wrong."""
-    found = check_entries(record, KEYS, "levels")
+    found = check_entries(record, Levels, "levels")
     if not isinstance(found["voices"], list):
         raise InputError(f"the voices of levels must be a list; got {shown(found['voices'])}")
     voices = [_read_voice(each) for each in found["voices"]]
@@ -54,7 +49,7 @@ def levels_from_dict(record: Any) -> Levels:
 
 
 def _read_voice(record: Any) -> Voice:
-    found = check_entries(record, VOICE_KEYS, "a voice")
+    found = check_entries(record, Voice, "a voice")
     name, layer, kind = found["name"], found["layer"], found["kind"]
     if not isinstance(name, str) or name not in RANGES or kind not in ("what", "seen"):
         raise InputError(
@@ -70,10 +65,16 @@ def _read_voice(record: Any) -> Voice:
     return Voice(name, layer, values, as_real(found["budget"], "a budget", "be a number"), kind)
 
 
-def check_entries(record: Any, keys: tuple[str, ...], where: str) -> Mapping[str, Any]:
-    if not isinstance(record, Mapping) or set(record) != set(keys):
-        came = names(list(record)) if isinstance(record, Mapping) else shown(record)
-        raise InputError(f"{where} must have the entries {names(keys)}; got {came}")
+def check_entries(record: Any, kind: type, where: str) -> Mapping[str, Any]:
+    """A record with an entry for each field of a dataclass, and no other."""
+    keys = [field.name for field in fields(kind)]
+    if not isinstance(record, Mapping):
+        raise InputError(f"{where} must have the entries {names(keys)}; got {shown(record)}")
+    if wrong := sorted(set(record) ^ set(keys), key=str):
+        problem = "is missing" if wrong[0] in keys else "does not belong in it"
+        raise InputError(
+            f"{where} must have the entries {names(keys)}: {shown(wrong[0])} {problem}"
+        )
     return record
 
 

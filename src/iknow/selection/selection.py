@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from iknow.cards import COLORS, LINE, bar, card, heading, legend, paragraphs, table, text
 from iknow.core.arrays import Bools, Ints
-from iknow.core.assertion import Assertion, make_assertions
-from iknow.core.evidence import Evidence
+from iknow.core.assertion import Assertion, may_be_known
 from iknow.core.level import Levels
-from iknow.core.quorum import Contrast
-from iknow.core.quorum import ValidationEvidence as ValidationEvidence
 from iknow.core.rule import Rule
-from iknow.core.support import find_support, justify
-from iknow.core.text import as_real, names, percent, shown
+from iknow.core.support import find_support
+from iknow.core.text import as_real, names, percent
 from iknow.errors import InputError
 from iknow.rules import rule_from_dict, rule_to_dict
 from iknow.selection.goal import Goal
-from iknow.selection.record import levels_from_dict, levels_to_dict
+from iknow.selection.record import check_entries, levels_from_dict, levels_to_dict
 from iknow.selection.validation import Validation
 from iknow.selection.watch import Watch
 
@@ -44,8 +41,7 @@ class Certificate:
         procedure: Name of the test.
         proven: Whether the tested settings are proven to be the best; False if the search ran out
             of time. The promise is the same, but more time may find more coverage.
-        by_class: Lower bounds by class label, if each class was certified; no other class is ever
-            IK.
+        by_class: Lower bounds by class label, if each was certified; no other class is ever IK.
     """
 
     accuracy: float
@@ -78,12 +74,10 @@ class Selection:
         levels: The path through all settings, if the neighborhoods lie on one.
         level: Where on it they lie: the samples of at least this level are IK.
         least_confidence: Below it, the model's own doubt makes a sample IMK; -inf for never.
-        false_alarm: The promised bound on how often an ordinary sample is not IK, if you asked for
-            that.
+        false_alarm: The promised bound on how often an ordinary sample is not IK, if asked for.
         left_out: Layers in which nearness means too little, with the reason in words.
         note: What could not be promised, and what to ask for instead.
-        watch: Scores of samples that nothing was fitted to, if there are any, for an alarm to
-            compare a stream with.
+        watch: Scores of samples that nothing was fitted to, for an alarm to compare a stream with.
         goal: What they were chosen for, to choose them again; None if nobody knows.
         stale: When and why the evidence changed after they were chosen; "" if it did not. What was
             promised was about the evidence before.
@@ -172,38 +166,39 @@ class Selection:
 
         None stands for an accuracy that is NaN, and for a least confidence of -inf.
         """
-        found, rules, least = vars(self), self.neighborhoods.items(), self.least_confidence
+        rules = self.neighborhoods.items()
         return {
-            **found,
-            **{name: None if np.isnan(found[name]) else found[name] for name in ACCURACIES},
+            **vars(self),
+            **{name: _or_none(getattr(self, name)) for name in (*ACCURACIES, "least_confidence")},
             "neighborhoods": {layer: rule_to_dict(rule) for layer, rule in rules},
-            "certificate": None if self.certificate is None else vars(self.certificate),
-            "levels": None if self.levels is None else levels_to_dict(self.levels),
-            "least_confidence": None if np.isneginf(least) else least,
+            "certificate": self.certificate and vars(self.certificate),
+            "levels": self.levels and levels_to_dict(self.levels),
             "left_out": dict(self.left_out),
-            "watch": None if self.watch is None else self.watch.to_dict(),
-            "goal": None if self.goal is None else self.goal.to_dict(),
+            "watch": self.watch and self.watch.to_dict(),
+            "goal": self.goal and self.goal.to_dict(),
         }
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Selection:
         """Return the selection that `to_dict` wrote as `record`."""
-        if set(record) != (entries := {each.name for each in fields(cls)}):
-            wrong = sorted(set(record) ^ entries)[0]
-            problem = "is missing" if wrong in entries else "does not belong in it"
-            raise InputError(f"this is no record of a selection: {shown(wrong)} {problem}")
-        values = dict(record)
-        for name in ACCURACIES:
-            values[name] = float("nan") if record[name] is None else record[name]
-        rules = record["neighborhoods"].items()
-        values["neighborhoods"] = {layer: rule_from_dict(rule) for layer, rule in rules}
-        if record["certificate"] is not None:
-            values["certificate"] = Certificate(**record["certificate"])
-        values["knowable"] = _read_knowable(record)
-        values["watch"] = _read_watch(record)
-        if record["goal"] is not None:
-            values["goal"] = Goal.from_dict(record["goal"])
-        return cls(**values | _read_path(record, values["neighborhoods"]))
+        check_entries(record, cls, "a selection")
+        rules = {layer: rule_from_dict(rule) for layer, rule in record["neighborhoods"].items()}
+        certificate, goal = record["certificate"], record["goal"]
+        read = {
+            **{name: float("nan") for name in ACCURACIES if record[name] is None},
+            **_read_path(record, rules),
+            "neighborhoods": rules,
+            "certificate": None if certificate is None else Certificate(**certificate),
+            "knowable": _read_knowable(record),
+            "watch": _read_watch(record["watch"], rules),
+            "goal": None if goal is None else Goal.from_dict(goal),
+        }
+        return cls(**{**record, **read})
+
+
+def _or_none(number: float) -> float | None:
+    """A number for JSON, which has neither NaN nor -inf."""
+    return None if np.isnan(number) or np.isneginf(number) else number
 
 
 def _read_path(record: Mapping[str, Any], rules: Mapping[str, Rule]) -> dict[str, Any]:
@@ -228,21 +223,18 @@ def _read_path(record: Mapping[str, Any], rules: Mapping[str, Rule]) -> dict[str
     return dict(zip(PATH, (levels, level, least, rate), strict=True))
 
 
-def _read_watch(record: Mapping[str, Any]) -> Watch | None:
-    if (found := record["watch"]) is None:
-        return None
-    watch, layers = Watch.from_dict(found), record["neighborhoods"]
-    if set(watch.layers) != set(layers) or len(watch.layers) != len(layers):
+def _read_watch(record: Any, rules: Mapping[str, Rule]) -> Watch | None:
+    watch = None if record is None else Watch.from_dict(record)
+    if watch is not None and sorted(watch.layers) != sorted(rules):
         raise InputError(
-            f"a watch must be about the layers {names(layers)}; got {names(watch.layers)}"
+            f"a watch must be about the layers {names(rules)}; got {names(watch.layers)}"
         )
     return watch
 
 
 def _read_knowable(record: Mapping[str, Any]) -> tuple[int, ...] | None:
     """The classes that may be known; a certificate for each class must name them."""
-    codes = record["knowable"]
-    if codes is None:
+    if (codes := record["knowable"]) is None:
         if (record["certificate"] or {}).get("by_class") is not None:
             raise InputError(
                 "the certificate for each class does not say which classes may be known: tune "
@@ -252,26 +244,6 @@ def _read_knowable(record: Mapping[str, Any]) -> tuple[int, ...] | None:
     if not isinstance(codes, (list, tuple)) or not all(type(code) is int for code in codes):
         raise InputError(f"knowable must be a list of class codes; got {codes!r}")
     return tuple(codes)
-
-
-def find_known(
-    evidence: ValidationEvidence,
-    belief: Ints,
-    neighborhoods: Mapping[str, Rule],
-    knowable: Sequence[int] | None = None,
-) -> Bools:
-    """Which samples are IK, of shape (n,), with these neighborhoods; see `Selection`."""
-    pure = [_is_pure(layer, belief, neighborhoods[name]) for name, layer in evidence.items()]
-    known: Bools = np.logical_and.reduce(pure)
-    return known if knowable is None else known & np.isin(belief, list(knowable))
-
-
-def _is_pure(evidence: Evidence | Contrast, belief: Ints, rule: Rule) -> Bools:
-    """For which samples a layer supports the belief alone, of shape (n,)."""
-    if isinstance(evidence, Contrast):
-        evidence, belief = evidence.as_evidence(), np.zeros(len(evidence), dtype=np.int64)
-    justification = justify([find_support(evidence, rule, belief)])
-    return np.asarray(make_assertions(belief, justification) == Assertion.IK)
 
 
 @dataclass(frozen=True)
@@ -289,11 +261,14 @@ class Candidate:
 
     def find_known(self, part: Validation) -> Bools:
         """Which samples are IK, of shape (n,)."""
-        used = {layer: part.evidence[layer] for layer in self.neighborhoods}
-        known = find_known(used, part.belief, self.neighborhoods, self.classes)  # type: ignore[arg-type]
-        if part.confidence is None or np.isneginf(self.least_confidence):
-            return known
-        return known & (part.confidence >= self.least_confidence)
+        known, contrasts = may_be_known(part.belief, self.classes), part.contrasts
+        for layer, rule in self.neighborhoods.items():
+            evidence = contrasts[layer].as_evidence()  # about the belief, and all other classes
+            support = find_support(evidence, rule, evidence.belief)
+            known &= support[:, 0] & ~support[:, 1]
+        if part.confidence is not None:
+            known &= part.confidence >= self.least_confidence
+        return known
 
     def count(self, part: Validation) -> tuple[Ints, Ints]:
         """IK samples and errors among them: of all, or of each class; of shape (1,) or (m,)."""
@@ -319,10 +294,10 @@ def record_choice(
     found: further attributes of `Selection`.
     """
     known = chosen.find_known(part)
-    coverage = float(known.mean())
     right = np.full(len(part), np.nan) if part.y_true is None else ~part.wrong
-    inside, outside = (
-        float(np.mean(right[rows])) if rows.any() else float("nan") for rows in (known, ~known)
+    coverage, inside, outside = (
+        float(np.mean(values)) if len(values) else float("nan")
+        for values in (known, right[known], right[~known])
     )
     return Selection(
         neighborhoods=dict(chosen.neighborhoods),
@@ -331,7 +306,7 @@ def record_choice(
         accuracy_outside=outside,
         method=method,
         optimal=optimal,
-        best_possible=coverage if optimal else max(coverage, best_possible),
+        best_possible=max(coverage, best_possible),
         n_samples=len(part),
         knowable=chosen.classes,
         level=chosen.level,

@@ -25,7 +25,7 @@ import numpy as np
 from scipy.stats import hypergeom
 
 from iknow.core.arrays import Bools, Floats, Ints
-from iknow.core.quorum import ValidationEvidence, find_contrast
+from iknow.core.quorum import Contrast, ValidationEvidence, find_contrast
 from iknow.errors import InputError
 
 SHARE_TO_CHOOSE = 5
@@ -34,10 +34,18 @@ SHARE_TO_CHOOSE = 5
 
 @dataclass(frozen=True, eq=False)
 class Validation:
-    """Validation samples: evidence by layer, belief and truth as codes of shape (n,).
+    """What is known about n validation samples.
 
-    y_true may be absent where labels are not needed. confidence: the model's, see
-    `iknow.core.level.log_odds`, of shape (n,), if known; from_probabilities: as there.
+    Attributes:
+        evidence: By layer.
+        belief: What the model believes, as class codes of shape (n,).
+        y_true: The truth, as class codes of shape (n,); None where labels are not needed.
+        confidence: The model's, see `iknow.core.level.log_odds`, of shape (n,), if known.
+        from_probabilities: Whether the model's scores are probabilities, as there.
+
+    Examples:
+        >>> len(Validation(evidence, belief, y_true))
+        75
     """
 
     evidence: ValidationEvidence
@@ -46,15 +54,28 @@ class Validation:
     confidence: Floats | None = None
     from_probabilities: bool = False
 
+    def __post_init__(self) -> None:
+        n_true = len(self.belief if self.y_true is None else self.y_true)
+        n_found = [len(layer) for layer in self.evidence.values()]
+        if {len(self.belief), *n_found} != {n_true} or not n_found:
+            raise InputError(
+                "evidence of at least one layer, belief and truth must be about the same samples; "
+                f"got {len(self.belief)} beliefs, {n_true} truths and evidence about {n_found}"
+            )
+
     def __len__(self) -> int:
         return len(self.belief)
 
     def __getitem__(self, rows: Ints) -> Validation:
-        evidence = {layer: batch[rows] for layer, batch in self.evidence.items()}
+        contrasts = {layer: each[rows] for layer, each in self.contrasts.items()}
         truth = None if self.y_true is None else self.y_true[rows]
         confidence = None if self.confidence is None else self.confidence[rows]
-        columns = self.belief[rows], truth, confidence, self.from_probabilities
-        return Validation(evidence, *columns)  # type: ignore[arg-type]
+        return Validation(contrasts, self.belief[rows], truth, confidence, self.from_probabilities)
+
+    @property
+    def contrasts(self) -> dict[str, Contrast]:
+        """What each layer says for and against the beliefs."""
+        return {layer: find_contrast(each, self.belief) for layer, each in self.evidence.items()}
 
     @property
     def wrong(self) -> Bools:
@@ -64,30 +85,15 @@ class Validation:
         return np.asarray(self.belief != self.y_true)
 
 
-def check_validation(evidence: ValidationEvidence, belief: Ints, y_true: Ints) -> None:
-    sizes = {len(belief), len(y_true), *(len(layer) for layer in evidence.values())}
-    if len(sizes) != 1 or sizes == {0} or not evidence:
-        raise InputError(
-            "evidence of at least one layer, belief and truth must be about the same samples, at "
-            f"least one; got {len(belief)} beliefs, {len(y_true)} truths and evidence about "
-            f"{[len(layer) for layer in evidence.values()]}"
-        )
-
-
-def split(
-    whole: Validation, random_state: int, share: int = SHARE_TO_CHOOSE
-) -> tuple[Validation, Validation]:
+def split(whole: Validation, random_state: int, share: int = SHARE_TO_CHOOSE) -> list[Validation]:
     """The samples that choose, one in `share`, and those that certify, drawn at random."""
-    choosing, certifying = split_rows(len(whole), random_state, share)
-    return whole[choosing], whole[certifying]
+    return [whole[rows] for rows in split_rows(len(whole), random_state, share)]
 
 
-def split_rows(
-    n_samples: int, random_state: int, share: int = SHARE_TO_CHOOSE
-) -> tuple[Ints, Ints]:
+def split_rows(n: int, random_state: int, share: int = SHARE_TO_CHOOSE) -> tuple[Ints, Ints]:
     """The rows of the samples that choose, and of those that certify, both ascending."""
-    order = np.random.default_rng(random_state).permutation(n_samples)
-    cut = max(1, n_samples // share)
+    order = np.random.default_rng(random_state).permutation(n)
+    cut = max(1, n // share)
     return np.sort(order[:cut]), np.sort(order[cut:])
 
 
@@ -151,15 +157,14 @@ def count_shared(part: Validation, reference: Validation) -> int:
 
     Copies have the same distances in every layer.
     """
-    ours, others = (_distances_of(each) for each in (part, reference))
+    ours, others = (
+        np.column_stack(
+            [side for each in one.contrasts.values() for side in (each.own, each.other)]
+        )
+        for one in (part, reference)
+    )
     known = Counter(row.tobytes() for row in others)
     copied = sum(row.tobytes() in known for row in ours)
     repeated = sum(count for count in known.values() if count > 1)
     unlikely = chance_of_copies(copied, len(ours), repeated, len(others)) <= LEVEL
     return copied if unlikely else 0
-
-
-def _distances_of(part: Validation) -> Floats:
-    contrasts = [find_contrast(each, part.belief) for each in part.evidence.values()]
-    columns = [column for each in contrasts for column in (each.own, each.other)]
-    return np.column_stack(columns)

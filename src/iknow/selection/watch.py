@@ -18,14 +18,13 @@ would be watched. So the promise is about both steps together: for each way in w
 (a certificate, a fallback), the probability, over the draw of validation data and stream, that it
 ends so and the alarm ever rings without drift is at most the alarm's rate.
 
-At most 20,000 samples are kept, drawn without looking at them. Their arrays are stored as the path
-is (`iknow.selection.record`): as base64 of little-endian values.
+At most 20,000 samples are kept, drawn without looking at them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -41,19 +40,12 @@ MOST_WATCHED = 20_000
 
 @dataclass(frozen=True, eq=False)
 class Watch:
-    """Scores of n reference samples that are exchangeable with new ones.
+    """Scores of n reference samples that are exchangeable with new ones."""
 
-    Attributes:
-        levels: From 0 to 1, of shape (n,).
-        layer_levels: The levels in each layer alone, of shape (n, n_layers).
-        belief: Class codes of shape (n,), -1 where there is no belief.
-        layers: Names of the layers, in the order of the columns.
-    """
-
-    levels: Floats
-    layer_levels: Floats
-    belief: Ints
-    layers: tuple[str, ...]
+    levels: Floats  # from 0 to 1, of shape (n,)
+    layer_levels: Floats  # those in each layer alone, of shape (n, n_layers)
+    belief: Ints  # class codes of shape (n,), -1 where there is no belief
+    layers: tuple[str, ...]  # their names, in the order of the columns
 
     def __post_init__(self) -> None:
         n = len(self.levels)
@@ -83,18 +75,13 @@ class Watch:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON, bit for bit."""
-        return {
-            "levels": to_text(self.levels),
-            "layer_levels": to_text(self.layer_levels),
-            "belief": to_text(self.belief, "<i8"),
-            "layers": list(self.layers),
-        }
+        texts = {name: to_text(getattr(self, name)) for name in ("levels", "layer_levels")}
+        return {**texts, "belief": to_text(self.belief, "<i8"), "layers": list(self.layers)}
 
     @classmethod
     def from_dict(cls, record: Any) -> Watch:
         """Return the watch that `to_dict` wrote; an `InputError` names what is wrong."""
-        check_entries(record, tuple(each.name for each in fields(cls)), "a watch")
-        layers = record["layers"]
+        layers = check_entries(record, cls, "a watch")["layers"]
         if not isinstance(layers, list) or not all(isinstance(each, str) for each in layers):
             raise InputError(f"the layers of a watch must be a list of names; got {shown(layers)}")
         levels = from_text(record["levels"], "levels of a watch")

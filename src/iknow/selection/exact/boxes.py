@@ -22,6 +22,7 @@ from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.quorum import ONE, Quorum, ValidationEvidence, find_contrast, quorum_of
 from iknow.core.rule import Rule, axes_of, make_rule
 from iknow.errors import SelectionError
+from iknow.selection.validation import Validation
 
 
 def sample_boxes(
@@ -76,20 +77,15 @@ class Objective:
         }
 
 
-def make_objective(
-    evidence: ValidationEvidence,
-    belief: Ints,
-    y_true: Ints,
-    rule: type[Rule],
-    k: int | None,
-) -> Objective:
-    """The objective of a rule on validation evidence; an error if no sample can ever be IK."""
-    lows, highs = sample_boxes(evidence, belief, rule, k)
+def make_objective(validation: Validation, rule: type[Rule], k: int | None) -> Objective:
+    """The objective of a rule on validation samples; an error if none can ever be IK."""
+    contrasts = validation.contrasts
+    lows, highs = sample_boxes(contrasts, validation.belief, rule, k)
     if not np.all(lows < highs, axis=1).any():
         raise SelectionError(
-            f"no {rule.__name__} makes any of the {len(belief)} validation samples IK: in some "
+            f"no {rule.__name__} makes any of the {len(validation)} validation samples IK: in some "
             "layer the training samples near each of them are not all of its believed class. Use "
             "other layers, a better model, or more training data"
         )
-    right = (belief == y_true).astype(np.int64)
-    return Objective(tuple(evidence), rule, k, lows, highs, right, quorum_of(evidence))
+    right = (~validation.wrong).astype(np.int64)
+    return Objective(tuple(contrasts), rule, k, lows, highs, right, quorum_of(contrasts))

@@ -89,39 +89,24 @@ def refine(
     most = max(2, int((GRID_SIZE / n_cells) ** (1 / n_axes) - 1))
     pieces = np.minimum(most, width.max(axis=0))
     while True:
-        value, corner, kept, bounds, cuts = _cut(cells, boxes, pieces, best, deadline)
-        children = _children(cells, boxes, kept, bounds, cuts, deadline)
+        cuts = [
+            cells.low[:, axis, None] + width[:, axis, None] * np.arange(n + 1) // n
+            for axis, n in enumerate(pieces.tolist())
+        ]  # of shape (n_cells, n_pieces + 1) on each axis
+        values, bounds = _bound_pieces(cells, boxes, width, pieces, deadline)
+        for axis, cut in enumerate(cuts, start=1):
+            # A cell narrower than the number of pieces has some of no width.
+            empty = np.diff(cut, axis=1) == 0
+            for each in (values, bounds):
+                np.moveaxis(each, axis, 1)[empty] = -np.inf
+        cell, *top = np.unravel_index(int(values.argmax()), values.shape)
+        corner = np.array([cut[cell, piece] for cut, piece in zip(cuts, top, strict=True)])
+        value = float(values.max())
+        kept = np.nonzero(bounds > max(best, value))
+        children = _children(cells, boxes, kept, bounds[kept], cuts, deadline)
         if children is not None:
             return value, corner, children
         pieces = _fewer(pieces, width)
-
-
-def _cut(
-    cells: Cells, boxes: Boxes, pieces: Ints, best: float, deadline: Deadline
-) -> tuple[float, Ints, tuple[Ints, ...], Floats, list[Ints]]:
-    """The best corner's value and place; which pieces may be better, their bounds, and the cuts.
-
-    pieces: how many along every axis, of shape (n_axes,). Cuts: by axis, (n_cells, n_pieces + 1).
-    """
-    width = cells.high - cells.low
-    n_cells, n_axes = width.shape
-    cuts = [
-        cells.low[:, axis, None] + width[:, axis, None] * np.arange(n + 1) // n
-        for axis, n in enumerate(pieces.tolist())
-    ]
-    values, bounds = _bound_pieces(cells, boxes, width, pieces, deadline)
-    # A cell narrower than the number of pieces has some of no width.
-    for axis in range(n_axes):
-        shape = [n_cells] + [1] * n_axes
-        shape[1 + axis] = int(pieces[axis])
-        empty = (np.diff(cuts[axis], axis=1) == 0).reshape(shape)
-        np.copyto(values, -np.inf, where=empty)
-        np.copyto(bounds, -np.inf, where=empty)
-    top = np.unravel_index(int(values.argmax()), values.shape)
-    value = float(values[top])
-    corner = np.array([cuts[axis][top[0], top[1 + axis]] for axis in range(n_axes)])
-    kept = np.nonzero(bounds > max(best, value))
-    return value, corner, kept, bounds[kept], cuts
 
 
 def _fewer(pieces: Ints, width: Ints) -> Ints:
@@ -263,24 +248,16 @@ class OutOfTimeError(Exception):
 
 
 class Deadline:
-    """A moment some seconds from now."""
+    """A moment some seconds from now; inf for never."""
 
-    def __init__(self, seconds: float) -> None:
-        self._end = time.monotonic() + seconds
+    def __init__(self, time_limit: float) -> None:
+        wanted = "be a number of seconds >= 0"
+        self._end = time.monotonic() + as_real(time_limit, "time_limit", wanted, lambda x: x >= 0)
 
     def left(self) -> float:
         """Seconds until then; 0 when it is over."""
         return max(0.0, self._end - time.monotonic())
 
-    @property
-    def is_over(self) -> bool:
-        return self.left() == 0
-
     def check(self) -> None:
-        if self.is_over:
+        if not self.left():
             raise OutOfTimeError
-
-
-def check_time_limit(seconds: object) -> None:
-    """Check that a time limit is a number of seconds; inf for none."""
-    as_real(seconds, "time_limit", "be a number of seconds >= 0", lambda number: number >= 0)

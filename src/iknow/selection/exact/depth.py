@@ -2,28 +2,25 @@
 
 The coverage of a choice of radii is the number of samples' boxes around it (`sample_boxes`), so the
 best choice is the deepest point of the boxes. On one axis or two a sweep finds it (`sweep`),
-whatever the boxes look like. On more, we cut space into cells, bound them, and drop them or cut
-them again (`search_cells`): real evidence leaves a handful after two or three rounds, and what
-remains when time is up is an honest gap. If there are very many boxes a sample first shows where to
-look (`better_region`).
-
-Every cell has two numbers (`cells`): the value at its corner, and the most that any point in it
-could have. We drop cells that cannot beat the best corner and cut the others again, those of the
-highest bound first. When none is left the best corner is proven to be the deepest point.
+whatever the boxes look like. On more, we cut space into cells (`cells`), each with the value at its
+corner and the most that any point in it could have. We drop cells that cannot beat the best corner
+and cut the others again, those of the highest bound first: real evidence leaves a handful after two
+or three rounds. When none is left the best corner is proven to be the deepest point.
 
 Time and memory are bounded. Some boxes (thin slabs that cross each other) let us drop hardly any
 cell; then time runs out, or the cells of the lowest bounds are given up to make room. Either way
 the returned bound includes theirs, so that no gap is hidden.
 
-Among very many boxes a coarse grid bounds the value of every cell by counting all boxes once. Only
-boxes with a side through the cells that may hold a better point need more work; the others cover
-these cells entirely or not at all.
+Among very many boxes a sample finds a good point, and a coarse grid bounds the value of every cell
+by counting all boxes once. Only boxes with a side through the cells that may hold a better point
+need more work; the others cover these cells entirely or not at all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -33,11 +30,9 @@ from iknow.selection.exact.boxes import around
 from iknow.selection.exact.cells import (
     GRID_SIZE,
     Boxes,
-    Cells,
     Deadline,
     OutOfTimeError,
     add_up,
-    check_time_limit,
     overlap,
     refine,
     whole_space,
@@ -59,7 +54,7 @@ def search_cells(
     corner, best = _guess(boxes, best)
     waiting = whole_space(boxes, size)
     given_up = best
-    while len(waiting) and not deadline.is_over:
+    while len(waiting) and deadline.left():
         order = np.argsort(-waiting.bound, kind="stable")
         work = np.cumsum(np.diff(waiting.starts)[order])
         n_cells = int(np.searchsorted(work, CORNERS_PER_ROUND >> boxes.n_axes))
@@ -72,8 +67,12 @@ def search_cells(
             best, corner = value, place
         waiting = waiting.take(order[n_cells:]).join(children)
         waiting = waiting.take(np.flatnonzero(waiting.bound > best))
-        waiting, lost = _make_room(waiting)
-        given_up = max(given_up, lost)
+        sizes = np.diff(waiting.starts) + 2 * boxes.n_axes  # a cell itself takes memory too
+        if sizes.sum() > MOST_WAITING:  # those of the highest bounds go on waiting
+            order = np.argsort(-waiting.bound, kind="stable")
+            n_kept = int(np.searchsorted(np.cumsum(sizes[order]), MOST_WAITING))
+            given_up = max(given_up, float(waiting.bound[order[n_kept:]].max()))
+            waiting = waiting.take(order[:n_kept])
     return corner, best, max(best, given_up, float(waiting.bound.max(initial=best)))
 
 
@@ -89,16 +88,6 @@ def _guess(boxes: Boxes, best: float) -> tuple[Ints | None, float]:
     return corner, best
 
 
-def _make_room(waiting: Cells) -> tuple[Cells, float]:
-    """The cells of the highest bounds, as many as may wait, and the highest bound of the rest."""
-    sizes = np.diff(waiting.starts) + 2 * waiting.low.shape[1]  # a cell itself takes memory too
-    if sizes.sum() <= MOST_WAITING:
-        return waiting, -np.inf
-    order = np.argsort(-waiting.bound, kind="stable")
-    n_kept = int(np.searchsorted(np.cumsum(sizes[order]), MOST_WAITING))
-    return waiting.take(order[:n_kept]), float(waiting.bound[order[n_kept:]].max())
-
-
 def better_region(
     lows: Floats, highs: Floats, weight: Floats, value: float, sample: Floats, deadline: Deadline
 ) -> tuple[Floats, Floats] | None:
@@ -107,36 +96,29 @@ def better_region(
     lows, highs: of shape (n_boxes, n_axes). weight: of shape (n_boxes,). sample: places of shape
     (n, n_axes) whose quantiles are the grid's cuts. Raises OutOfTimeError.
     """
-    n_axes = lows.shape[1]
-    pieces = int(min(128, (GRID_SIZE / 8) ** (1 / n_axes)))
-    shares = np.linspace(0, 1, pieces)
-    cuts = [np.quantile(sample[:, axis], shares, method="lower") for axis in range(n_axes)]
-    for axis in range(n_axes):
-        cuts[axis][0] = lows[:, axis].min()  # no box lies before the first piece
+    axes = np.arange(lows.shape[1])
+    pieces = int(min(128, (GRID_SIZE / 8) ** (1 / len(axes))))
+    cuts = np.quantile(sample, np.linspace(0, 1, pieces), axis=0, method="lower")
+    cuts[0] = lows.min(axis=0)  # no box lies before the first piece
+    ends = np.append(cuts[1:], np.full_like(cuts[:1], np.inf), axis=0)
 
-    def count(places: Floats, side: str, first: int = 0) -> Ints:
-        """How many pieces begin before each place, or, if `first` is 1, end."""
-        pairs = zip(cuts, places.T, strict=True)
-        found = [np.searchsorted(cut[first:], column, side) for cut, column in pairs]  # type: ignore[call-overload]
-        return np.stack(found, axis=1)
+    def count(cuts: Floats, places: Floats, side: Literal["left", "right"]) -> Ints:
+        """How many cuts lie before each place; "right": or at it."""
+        return np.stack([np.searchsorted(cuts[:, i], places[:, i], side) for i in axes], axis=1)
 
-    # Piece i is [cuts[i], cuts[i + 1]), the last one without an end.
-    grid = np.zeros(len(lows), dtype=np.int64), 1, [pieces] * n_axes, deadline
-    meets_from = np.maximum(count(lows, "right") - 1, 0)
-    bound = add_up(meets_from, count(highs, "left"), np.maximum(weight, 0), *grid)
+    # Piece i is [cuts[i], ends[i]).
+    grid = np.zeros(len(lows), dtype=np.int64), 1, [pieces] * len(axes), deadline
+    meets_from = np.maximum(count(cuts, lows, "right") - 1, 0)
+    (bound,) = add_up(meets_from, count(cuts, highs, "left"), np.maximum(weight, 0), *grid)
     if (weight < 0).any():
-        covers_to = count(highs, "right", first=1) + np.isinf(highs)
-        bound += add_up(count(lows, "left"), covers_to, np.minimum(weight, 0), *grid)
-    # Equal cuts make pieces without a point in them.
-    for axis in range(n_axes):
-        empty = np.diff(cuts[axis], append=np.inf) == 0
-        np.moveaxis(bound[0], axis, 0)[empty] = -np.inf
-    better = np.nonzero(bound[0] > value)
-    if len(better[0]) == 0:
+        covers_from, covers_to = count(cuts, lows, "left"), count(ends, highs, "right")
+        bound += add_up(covers_from, covers_to, np.minimum(weight, 0), *grid)[0]
+    for axis, empty in enumerate((cuts == ends).T):  # equal cuts: no point lies in the piece
+        np.moveaxis(bound, axis, 0)[empty] = -np.inf
+    better = np.argwhere(bound > value)
+    if not len(better):
         return None
-    low = [cuts[axis][better[axis].min()] for axis in range(n_axes)]
-    high = [np.append(cuts[axis], np.inf)[better[axis].max() + 1] for axis in range(n_axes)]
-    return np.array(low), np.array(high)
+    return cuts[better.min(axis=0), axes], ends[better.max(axis=0), axes]
 
 
 MANY_BOXES = 4_000
@@ -144,19 +126,14 @@ SAMPLE_SIZE = 2_000
 MOST_AXES = 10  # a box has 2^axes corners to count, and a cell is cut into at least 2^axes
 
 
-class NothingFoundError(SelectionError):
-    """No point gains more than it loses; if that is not `proven`, none was found in time."""
-
-    def __init__(self, message: str, *, proven: bool) -> None:
-        super().__init__(message)
-        self.proven = proven
-
-
 @dataclass(frozen=True, eq=False)
 class Deepest:
-    """The deepest point found, of shape (n_axes,), its value, and a bound no point exceeds."""
+    """The deepest point found, of shape (n_axes,), its value, and a bound no point exceeds.
 
-    point: Floats
+    No point, and a value of 0, if none is found that gains more by its boxes than it loses.
+    """
+
+    point: Floats | None
     value: float
     bound: float
 
@@ -172,10 +149,9 @@ def deepest_point(
 
     lows, highs: corners of half-open boxes [low, high), of shape (n_boxes, n_axes), in any order.
     weights: of shape (n_boxes,), negative ones allowed; sums of whole numbers are exact.
-    time_limit: seconds after which it returns the best point so far. Raises NothingFoundError if
-    no point has a positive weight.
+    time_limit: seconds after which it returns the best point so far.
     """
-    check_time_limit(time_limit)
+    deadline = Deadline(time_limit)
     if lows.shape[1] > MOST_AXES:
         raise SelectionError(
             f"{lows.shape[1]} parameters are too many to choose together, at most {MOST_AXES} are "
@@ -185,20 +161,13 @@ def deepest_point(
     lows, highs = lows[inhabited], highs[inhabited]
     weight = np.asarray(weights, dtype=np.float64)[inhabited]
     if not (weight > 0).any():
-        raise NothingFoundError("all boxes are empty or have no positive weight", proven=True)
+        return Deepest(None, 0.0, 0.0)
     # On one axis searching all boxes costs no more than finding out where to search.
     many = len(weight) > MANY_BOXES and lows.shape[1] > 1
-    search = _search_many if many else _search_all
-    point, bound = search(lows, highs, weight, Deadline(time_limit))
+    point, bound = (_search_many if many else _search_all)(lows, highs, weight, deadline)
     value = 0.0 if point is None else float(weight[around(lows, highs, point)].sum())
     if point is None or value <= 0:
-        if bound > 0:
-            raise NothingFoundError(
-                f"no point that gains more by its boxes than it loses was found in {time_limit:g} "
-                "seconds: allow more with time_limit=...",
-                proven=False,
-            )
-        raise NothingFoundError("no point gains more by its boxes than it loses", proven=True)
+        return Deepest(None, 0.0, bound)
     return Deepest(_middle_of_plateau(point, lows, highs, weight), value, max(bound, value))
 
 
@@ -207,9 +176,8 @@ def profile(low: Floats, high: Floats, weights: Ints | Floats) -> tuple[Floats, 
 
     low, high: ends of half-open intervals, of shape (n,). Before the first place the depth is 0.
     """
-    places = np.unique(np.concatenate([low, high]))
-    begun = np.bincount(_find(places, low), weights, len(places))
-    ended = np.bincount(_find(places, high), weights, len(places))
+    places, ranks = np.unique(np.concatenate([low, high]), return_inverse=True)
+    begun, ended = (np.bincount(each, weights, len(places)) for each in np.split(ranks, 2))
     return places, np.cumsum(begun - ended)
 
 
@@ -301,13 +269,11 @@ def _between(low: float, high: float) -> float:
 
 
 def _ranks(numbers: list[Floats], places: Floats) -> Ints:
-    """The number of coordinates below each place, of the shape of `places`."""
-    return np.stack([_find(axis, places[:, i]) for i, axis in enumerate(numbers)], axis=1)
+    """The number of coordinates below each place, of the shape of `places`.
 
-
-def _find(numbers: Floats, places: Floats) -> Ints:
-    """Like searchsorted, several times faster on many places, as it looks them up in order."""
-    order = np.argsort(places)
-    found = np.empty(len(places), dtype=np.int64)
-    found[order] = np.searchsorted(numbers, places[order])
+    Looking places up in order is several times faster than as they come.
+    """
+    found = np.empty(places.shape, dtype=np.int64)
+    for axis, order in enumerate(np.argsort(places, axis=0).T):
+        found[order, axis] = np.searchsorted(numbers[axis], places[order, axis])
     return found
