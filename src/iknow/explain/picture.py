@@ -92,14 +92,15 @@ def as_image(*shape: int, limits: tuple[float, float] | None = None) -> Renderer
         >>> as_image(2, 2)([0, 1, 1, 0]).pixels.tolist()
         [[0, 255], [255, 0]]
     """
-    sides = [as_whole(side, "the side of an image", "be a whole number") for side in shape]
+    for side in shape:
+        as_whole(
+            side, "the sides of an image", "be at least 1, in whole pixels", lambda size: size >= 1
+        )
     if len(shape) not in (2, 3) or (len(shape) == 3 and not {shape[0], shape[2]} & {1, 3}):
         raise InputError(
             "an image has a shape of height and width, and may have 1 or 3 channels before or "
             f"after them; got {shown(shape)}"
         )
-    if min(sides) < 1:
-        raise InputError(f"the sides of an image must be at least 1; got {shown(shape)}")
 
     def render(sample: Any) -> Picture:
         values = _numbers(sample).reshape(shape)
@@ -122,8 +123,7 @@ def as_series(n_channels: int = 1) -> Renderer:
         >>> as_series()([1, 2, 3]).values
         array([[1., 2., 3.]])
     """
-    if as_whole(n_channels, "the number of channels", "be a whole number") < 1:
-        raise InputError(f"a series has at least one channel; got {n_channels}")
+    as_whole(n_channels, "a series", "have at least one channel", lambda number: number >= 1)
 
     def render(sample: Any) -> Picture:
         values = _numbers(sample).astype(np.float64).reshape(n_channels, -1)
