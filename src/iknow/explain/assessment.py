@@ -308,18 +308,14 @@ class Assessment:
             samples: A position, a slice, positions or a mask of shape (n,). A single position gives
                 an assessment of one sample.
         """
-        rows = pick_samples(samples, len(self))
-        return replace(
-            self,
-            belief_codes=self.belief_codes[rows],
-            scores=self.scores[rows],
-            evidence=about(self.evidence, rows),
-            movements=about(self.movements, rows),
-            invalid=self.invalid[rows],
-            y_true=None if self.y_true is None else self.y_true[rows],
-            index=None if self.index is None else self.index[rows],
-            decisions=None if self.decisions is None else about(self.decisions, rows),
-        )
+        rows, part = pick_samples(samples, len(self)), dict[str, Any]()
+        for name in ("belief_codes", "scores", "invalid", "y_true", "index"):
+            part[name] = None if (column := getattr(self, name)) is None else column[rows]
+        for name in ("evidence", "decisions", "movements"):
+            part[name] = (
+                None if (by_layer := getattr(self, name)) is None else about(by_layer, rows)
+            )
+        return replace(self, **part)
 
     def __iter__(self) -> Iterator[Assessment]:
         """Assessments of one sample each."""

@@ -200,7 +200,7 @@ class IndexContract:
         return euclidean(points, place)
 
     def _brute_force(self, *arguments: Any, **options: Any) -> Evidence:
-        return brute_force(*arguments, measure=self.measure, **options)
+        return brute_force(*arguments, **{**options, "measure": self.measure})
 
     def make_index(self, activations: Any, labels: Any, n_classes: int, rows: Any = None) -> Index:
         raise NotImplementedError
