@@ -188,39 +188,36 @@ class Assessment:
         layer where that is smallest. Those at `selection_.level` or above are IK (with a
         certificate for each class, if their class may be known). 0 for an invalid sample.
         """
-        return np.where(self.invalid, 0.0, self._voices.min(axis=1))
+        return np.where(self.invalid, 0.0, self._said[1].min(axis=1))
 
     @cached_property
     def layer_levels(self) -> Floats:
         """The level in each layer of `levels` alone, of shape (n, n_layers); 0 if invalid."""
-        return np.where(self.invalid[:, None], 0.0, self._path.by_layer(self._voices))
+        path, said = self._said
+        return np.where(self.invalid[:, None], 0.0, path.by_layer(said))
 
     @cached_property
     def weakest(self) -> Labels:
         """What holds each level down, of shape (n,), such as "clarity in hidden"."""
-        names = np.array(list(map(str, self._path.voices)), dtype=object)
-        weakest: Labels = names[self._voices.argmin(axis=1)]
+        path, said = self._said
+        weakest: Labels = np.array(list(map(str, path.voices)), dtype=object)[said.argmin(axis=1)]
         return weakest
 
-    @property
-    def _path(self) -> Levels:
-        if self.levels is None:
+    @cached_property
+    def _said(self) -> tuple[Levels, Floats]:
+        """The path, and what each of its voices says, of shape (n, n_voices)."""
+        path, contrasts = self.levels, dict[str, Contrast]()
+        if path is None:
             raise InputError(
                 "these neighborhoods have no levels: tune a classifier with rule=RelativeBall, the "
                 "default, which chooses them along a path of levels"
             )
-        return self.levels
-
-    @cached_property
-    def _voices(self) -> Floats:
-        """What each voice says, of shape (n, n_voices)."""
-        path, contrasts = self._path, dict[str, Contrast]()
         for layer in path.layers:
             if self.decisions is not None:
                 contrasts[layer] = self.decisions[layer].contrast
             else:
                 contrasts[layer] = find_contrast(self.weighed[layer], self.belief_codes)
-        return path.ranks(contrasts, self._confidence if path.hears_model else None)
+        return path, path.ranks(contrasts, self._confidence if path.hears_model else None)
 
     @cached_property
     def own_exemplars(self) -> dict[str, Ints]:
@@ -311,18 +308,14 @@ class Assessment:
             samples: A position, a slice, positions or a mask of shape (n,). A single position gives
                 an assessment of one sample.
         """
-        rows = pick_samples(samples, len(self))
-        return replace(
-            self,
-            belief_codes=self.belief_codes[rows],
-            scores=self.scores[rows],
-            evidence=about(self.evidence, rows),
-            movements=about(self.movements, rows),
-            invalid=self.invalid[rows],
-            y_true=None if self.y_true is None else self.y_true[rows],
-            index=None if self.index is None else self.index[rows],
-            decisions=None if self.decisions is None else about(self.decisions, rows),
-        )
+        rows, part = pick_samples(samples, len(self)), dict[str, Any]()
+        for name in ("belief_codes", "scores", "invalid", "y_true", "index"):
+            part[name] = None if (column := getattr(self, name)) is None else column[rows]
+        for name in ("evidence", "decisions", "movements"):
+            part[name] = (
+                None if (by_layer := getattr(self, name)) is None else about(by_layer, rows)
+            )
+        return replace(self, **part)
 
     def __iter__(self) -> Iterator[Assessment]:
         """Assessments of one sample each."""
@@ -346,7 +339,7 @@ class Assessment:
             reason=self.reason,
             justified=self.justification,
             level=None if levels is None else self.level,
-            weakest=None if levels is None else self._voices.argmin(axis=1),
+            weakest=None if levels is None else self._said[1].argmin(axis=1),
             voices=() if levels is None else tuple(map(str, levels.voices)),
             watched=watched,
             watched_by_layer=by_layer,

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -111,14 +110,12 @@ class LayerExplanation:
 
     def __str__(self) -> str:
         support = ", ".join(map(name, self.support)) or "nothing"
-        lines = [
-            f"{name(self.layer)}: {self.extent}, support {{{support}}}, margin {self.margin:.4g}",
-            f"  for      {listed(self.samples_for, self.quorum[0])}",
-            f"  against  {listed(self.samples_against, self.quorum[1])}",
-        ]
-        if self.slack is not None:
-            lines.append(f"  turns    {self.slack}")
-        return "\n".join(lines)
+        return (
+            f"{name(self.layer)}: {self.extent}, support {{{support}}}, margin {self.margin:.4g}\n"
+            f"  for      {listed(self.samples_for, self.quorum[0])}\n"
+            f"  against  {listed(self.samples_against, self.quorum[1])}"
+            + ("" if self.slack is None else f"\n  turns    {self.slack}")
+        )
 
     @property
     def finding(self) -> str:
@@ -132,7 +129,8 @@ class LayerExplanation:
         if self.reach is None and self.samples_for:
             # Some rules have no reach where the believed class is far, however near another is.
             return f"{finding}; nearest of the belief: {listed(self.samples_for, self.quorum[0])}"
-        nearest = min((*self.samples_for, *self.samples_against), default=None, key=_DISTANCE)
+        exemplars = (*self.samples_for, *self.samples_against)
+        nearest = min(exemplars, default=None, key=lambda each: each.distance)
         return finding if nearest is None else f"{finding}; the nearest is {nearest}"
 
 
@@ -204,15 +202,11 @@ class Explanation:
 
     def __str__(self) -> str:
         belief = "no belief" if self.belief is None else f"belief {name(self.belief)}"
-        lines = [
-            f"sample {self.index}: {self.assertion.name}, {belief}",
-            f"  {self.reason.name}: {self.sentence}",
-        ]
-        lines += [f"  {self.standing}"] if self.standing else []
-        lines += [f"  {line}" for layer in self.layers for line in str(layer).splitlines()]
-        if self.assertion == Assertion.IK:
-            lines.append(f"  {self.foundation}")
-        return "\n".join(lines)
+        lines = [f"sample {self.index}: {self.assertion.name}, {belief}"]
+        lines += [f"{self.reason.name}: {self.sentence}", *filter(None, [self.standing])]
+        lines += [line for layer in self.layers for line in str(layer).splitlines()]
+        lines += [self.foundation] if self.assertion == Assertion.IK else []
+        return "\n  ".join(lines)
 
     def _repr_html_(self) -> str:
         belief = "none" if self.belief is None else text(self.belief)
@@ -230,9 +224,6 @@ class Explanation:
             paragraphs(said),
             color=COLORS[self.assertion],
         )
-
-
-_DISTANCE = attrgetter("distance")
 
 
 def listed(exemplars: Sequence[Exemplar], needed: int) -> str:
@@ -294,18 +285,16 @@ def _strongest_other(evidence: Evidence, weighed: Weighed) -> int | None:
 
 def picture_at(samples: Any, row: int, renderer: Renderer | None) -> Picture | None:
     """What the sample in a row looks like; None if it is not given."""
-    sample = None if samples is None else take_sample(samples, row)
+    sample = take_sample(samples, row)
     return None if sample is None else picture_of(sample, renderer)
 
 
 def _layer_row(layer: LayerExplanation) -> tuple[str, ...]:
-    support = ", ".join(map(name, layer.support)) or "nothing"
-    needed, contradicting = layer.quorum
     return (
         text(layer.layer),
-        _exemplars(layer.samples_for, needed),
-        _exemplars(layer.samples_against, contradicting),
-        f"{escape(support)}<br>{layer.extent}",
+        _exemplars(layer.samples_for, layer.quorum[0]),
+        _exemplars(layer.samples_against, layer.quorum[1]),
+        f"{escape(', '.join(map(name, layer.support)) or 'nothing')}<br>{layer.extent}",
         "" if layer.slack is None else escape(str(layer.slack)),
     )
 

@@ -1,7 +1,8 @@
 """Pictures: how to show a sample to a person: as an image, a series, a text, or a row of features.
 
-A renderer makes a picture of a sample. A picture is data, never markup, so nothing in a sample can
-run in the page that shows it. Without a renderer the shape of the sample decides:
+A renderer makes a picture of a sample. A picture is data, never markup, and what is made of it is
+escaped, so nothing in a sample can run in the page that shows it. Without a renderer the shape of
+the sample decides:
 
     (n,)                                            a row of features
     (1, n), (n, 1)                                  a series of n steps
@@ -32,11 +33,9 @@ from iknow.errors import InputError
 
 MOST_FEATURES = 256  # values of a sample that are shown as numbers
 LONGEST_TEXT = 600  # characters of a sample that is a text
-BRIGHTEST = 255
 SERIES_COLORS = ("#0063a6", "#a83279", "#4aa8e0", "#777777")
 WIDTH, HEIGHT = 180, 72  # of a drawn series
 FEATURES_SHOWN = 12  # in a notebook
-GRAY, RGB = 0, 2  # PNG's color types, for one and three bytes per pixel
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,14 +91,13 @@ def as_image(*shape: int, limits: tuple[float, float] | None = None) -> Renderer
         >>> as_image(2, 2)([0, 1, 1, 0]).pixels.tolist()
         [[0, 255], [255, 0]]
     """
-    sides = [as_whole(side, "the side of an image", "be a whole number") for side in shape]
+    for side in shape:
+        as_whole(side, "the sides of an image", "be at least 1 pixel", lambda size: size >= 1)
     if len(shape) not in (2, 3) or (len(shape) == 3 and not {shape[0], shape[2]} & {1, 3}):
         raise InputError(
             "an image has a shape of height and width, and may have 1 or 3 channels before or "
             f"after them; got {shown(shape)}"
         )
-    if min(sides) < 1:
-        raise InputError(f"the sides of an image must be at least 1; got {shown(shape)}")
 
     def render(sample: Any) -> Picture:
         values = _numbers(sample).reshape(shape)
@@ -122,8 +120,7 @@ def as_series(n_channels: int = 1) -> Renderer:
         >>> as_series()([1, 2, 3]).values
         array([[1., 2., 3.]])
     """
-    if as_whole(n_channels, "the number of channels", "be a whole number") < 1:
-        raise InputError(f"a series has at least one channel; got {n_channels}")
+    as_whole(n_channels, "a series", "have at least one channel", lambda number: number >= 1)
 
     def render(sample: Any) -> Picture:
         values = _numbers(sample).astype(np.float64).reshape(n_channels, -1)
@@ -205,7 +202,7 @@ def _as_pixels(values: NDArray[Any], limits: tuple[float, float] | None) -> NDAr
     if limits is None and low >= 0 and high <= 1:
         low, high = 0.0, 1.0
     scaled = np.clip(scale(values.astype(np.float64), low, high), 0, 1)
-    pixels: NDArray[np.uint8] = np.rint(scaled * BRIGHTEST).astype(np.uint8)
+    pixels: NDArray[np.uint8] = np.rint(scaled * 255).astype(np.uint8)
     return pixels
 
 
@@ -281,7 +278,7 @@ def png_bytes(pixels: NDArray[np.uint8]) -> bytes:
             f"got {pixels.dtype} of shape {shape}"
         )
     height, width = shape[:2]
-    color = RGB if pixels.ndim == 3 else GRAY
+    color = 2 if pixels.ndim == 3 else 0  # PNG's types: RGB, gray
     # Each line begins with the number of its filter; 0 means none.
     lines = np.zeros((height, 1 + pixels.size // height), dtype=np.uint8)
     lines[:, 1:] = pixels.reshape(height, -1)

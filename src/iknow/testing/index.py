@@ -85,10 +85,8 @@ def rank_table(
 
 def assert_same_evidence(actual: Evidence, expected: Evidence) -> None:
     """Equal to the last bit, exemplars included."""
-    for part, column in vars(expected).items():
-        if part == "complete_below":
-            continue
-        np.testing.assert_array_equal(getattr(actual, part), column, part)
+    for part in ("distances", "rows", "neighbor_distances"):
+        np.testing.assert_array_equal(getattr(actual, part), getattr(expected, part), part)
 
 
 def assert_same_decision(actual: Decision, expected: Decision) -> None:
@@ -100,21 +98,17 @@ def assert_same_decision(actual: Decision, expected: Decision) -> None:
 
 def assert_complete(found: Evidence, whole: Evidence, scope: Scope) -> None:
     """Every row strictly nearer than `complete_below` is listed as in the whole evidence."""
-    m = found.per_class
-    near, rows = whole.distances[:, :, :m], whole.rows[:, :, :m]
-    listed, numbers = found.distances, found.rows
+    m, k, limits = found.per_class, found.n_neighbors, found.complete_below
+    near, neighbors = whole.distances[:, :, :m], whole.neighbor_distances[:, :k]
     assert scope.belief is not None
     is_own = np.arange(found.n_classes) == scope.belief[:, None]
-    limit = np.where(is_own, found.complete_below[:, :1], found.complete_below[:, 1:2])[..., None]
+    limit = np.where(is_own, limits[:, :1], limits[:, 1:2])[..., None]
     room = np.where(is_own, scope.own, scope.other)[..., None]
     due = (near < limit) & (np.arange(m) < room)
-    np.testing.assert_array_equal(listed[due], near[due])
-    np.testing.assert_array_equal(numbers[due], rows[due])
-    k = found.n_neighbors
-    due = whole.neighbor_distances[:, :k] < found.complete_below[:, 2:]
-    np.testing.assert_array_equal(
-        found.neighbor_distances[due], whole.neighbor_distances[:, :k][due]
-    )
+    np.testing.assert_array_equal(found.distances[due], near[due])
+    np.testing.assert_array_equal(found.rows[due], whole.rows[:, :, :m][due])
+    due = neighbors < limits[:, 2:]
+    np.testing.assert_array_equal(found.neighbor_distances[due], neighbors[due])
 
 
 class Problem:
@@ -311,37 +305,33 @@ class IndexContract:
                 assert_same_evidence(alone, batch[i : i + 1])
 
     def test_no_queries_give_empty_evidence(self) -> None:
-        index = self.make_index(np.zeros((3, 2)), np.array([0, 1, 1]), 2)
-        evidence = index.gather(np.empty((0, 2)), 1, per_class=4)
-        assert evidence.class_distances.shape == (0, 2)
-        assert evidence.neighbor_distances.shape == (0, 1)
-        assert evidence.distances.shape == (0, 2, 4)
-
-    def test_it_is_an_index(self) -> None:
         index = self.make_index(np.zeros((3, 2)), np.array([0, 1, 1]), 4)
         assert isinstance(index, Index)
+        evidence = index.gather(np.empty((0, 2)), 1, per_class=5)
+        assert evidence.class_distances.shape == (0, 4)
+        assert evidence.neighbor_distances.shape == (0, 1)
+        assert evidence.distances.shape == (0, 4, 5)
 
     def test_bad_input_is_refused_with_the_fact(self) -> None:
         points, labels = np.zeros((3, 2)), np.array([0, 1, 1])
-        with pytest.raises(InputError, match=r"one per row; got \(2,\)"):
-            self.make_index(points, labels[:2], 2)
-        with pytest.raises(InputError, match="class codes from 0 to 0"):
-            self.make_index(points, labels, 1)
-        with pytest.raises(InputError, match=r"shape \(n, n_features\)"):
-            self.make_index(points[0], labels, 2)
-        with pytest.raises(InputError, match="row 1 is not"):
-            self.make_index(np.array([[0.0], [np.nan], [1.0]]), labels, 2)
-        with pytest.raises(InputError, match="row 2 is not"):
-            self.make_index(np.array([[0.0], [1.0], [1e300]]), labels, 2)
-        index = self.make_index(points, labels, 2)
-        with pytest.raises(InputError, match="2 features as the index has; got 3"):
-            index.gather(np.zeros((1, 3)))
-        with pytest.raises(InputError, match="queries must be finite"):
-            index.gather(np.full((1, 2), np.inf))
-        with pytest.raises(InputError, match="k=4 neighbors were asked for"):
-            index.gather(np.zeros((1, 2)), k=4)
-        with pytest.raises(InputError, match="k must be >= 0"):
-            index.gather(np.zeros((1, 2)), k=-1)
-        for per_class in (0, -1, 1.0, True, "2"):
-            with pytest.raises(InputError, match="per_class must be a whole number >= 1; got"):
-                index.gather(np.zeros((1, 2)), per_class=per_class)  # type: ignore[arg-type]
+        for fact, activations, codes, n_classes in (
+            (r"one per row; got \(2,\)", points, labels[:2], 2),
+            ("class codes from 0 to 0", points, labels, 1),
+            (r"shape \(n, n_features\)", points[0], labels, 2),
+            ("row 1 is not", np.array([[0.0], [np.nan], [1.0]]), labels, 2),
+            ("row 2 is not", np.array([[0.0], [1.0], [1e300]]), labels, 2),
+        ):
+            with pytest.raises(InputError, match=fact):
+                self.make_index(activations, codes, n_classes)
+        index, query = self.make_index(points, labels, 2), np.zeros((1, 2))
+        asked: list[tuple[str, Any, dict[str, Any]]] = [
+            ("2 features as the index has; got 3", np.zeros((1, 3)), {}),
+            ("queries must be finite", np.full((1, 2), np.inf), {}),
+            ("k=4 neighbors were asked for", query, {"k": 4}),
+            ("k must be >= 0", query, {"k": -1}),
+        ]
+        fact = "per_class must be a whole number >= 1; got"
+        asked += [(fact, query, {"per_class": each}) for each in (0, -1, 1.0, True, "2")]
+        for fact, queries, options in asked:
+            with pytest.raises(InputError, match=fact):
+                index.gather(queries, **options)

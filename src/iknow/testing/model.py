@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iknow.core.arrays import Floats
 from iknow.core.robustness import Sensitivity
 from iknow.errors import IknowError, LayerError
 from iknow.metrics.lipschitz import SMALLEST
@@ -120,7 +119,8 @@ class ModelContract:
             after = model.observe(other, (layer,)).activations[layer]
             apart = norms(other.astype(np.float64) - inputs.astype(np.float64))
             gone = norms(after.astype(np.float64) - before.astype(np.float64))
-            off = _rounding(bound, inputs, before) + _rounding(bound, other, after)
+            off = bound.off(norms(inputs), norms(before)) + bound.off(norms(other), norms(after))
+            off += 2 * SMALLEST * math.sqrt(after.shape[1])
             excess = gone / np.maximum(bound.lipschitz * apart + off, SMALLEST)
             better = excess > height
             best[better], height[better] = other[better], excess[better]
@@ -134,10 +134,9 @@ class ModelContract:
         inputs = model.prepare(self.make_inputs())
         assert len(inputs) >= 8
         described = model.layers(inputs)
-        assert described
         assert all(isinstance(layer, Layer) for layer in described)
         layers = tuple(layer.name for layer in described)
-        assert len(set(layers)) == len(layers)
+        assert 0 < len(layers) == len(set(layers))
         return model, inputs, layers
 
     def _compare(self, found: Observation, wanted: Observation, tolerance: float) -> None:
@@ -150,8 +149,3 @@ class ModelContract:
 
 def _is_of_floats(inputs: Any) -> bool:
     return isinstance(inputs, np.ndarray) and inputs.dtype.kind == "f"
-
-
-def _rounding(bound: Sensitivity, inputs: Any, activations: Any) -> Floats:
-    off: Floats = bound.off(norms(inputs), norms(activations))
-    return off + SMALLEST * math.sqrt(activations.shape[1])

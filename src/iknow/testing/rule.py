@@ -92,13 +92,11 @@ def change_all(distances: Floats, labels: Ints, n_changes: int) -> Evidence:
     """
     n_rows = len(labels)
     places = sorted({0.0, *distances.tolist(), 2 * distances.max() + 1})
-    # The row that changes, its new distance and class; a removed row is infinitely far.
-    old = [(row, np.inf, 0) for row in range(n_rows)]
-    old += [
-        (row, distances[row], code)
+    # A row that changes, its distance and class then; instead of getting its own it is removed.
+    old = [
+        (row, np.inf if code == labels[row] else distances[row], code)
         for row in range(n_rows)
         for code in range(N_CLASSES)
-        if code != labels[row]
     ]
     new = [(n_rows, place, code) for place in places for code in range(N_CLASSES)]
     sets = [
@@ -235,10 +233,8 @@ class RuleContract:
     def test_a_sample_is_known_exactly_in_its_box(self) -> None:
         kind = type(self.make_rules()[0])
         for quorum in self.quorums() if axes_of(kind) else ():
-            counts = np.zeros(2, dtype=np.int64)
-            for seed in range(20):
-                counts += self._count_in_box(kind, quorum, seed)
-            assert counts.min() > 100
+            counts = [self._count_in_box(kind, quorum, seed) for seed in range(20)]
+            assert np.sum(counts, axis=0).min() > 100
 
     def test_as_many_removals_as_it_says_are_needed(self) -> None:
         checked = 0
@@ -318,7 +314,7 @@ class RuleContract:
             for scene in map(Scene, range(n_seeds)):
                 yield rule, scene, weigh(scene.look(), rule.quorum, scene.belief)
 
-    def _count_in_box(self, kind: type[Rule], quorum: Quorum, seed: int) -> list[int]:
+    def _count_in_box(self, kind: type[Rule], quorum: Quorum, seed: int) -> Ints:
         """Compare a box with applying the rule; returns how many were inside and outside."""
         rng, scene = np.random.default_rng(seed), Scene(seed)
         evidence, k = scene.look(), int(rng.integers(1, LARGEST_K + 1))
@@ -326,7 +322,7 @@ class RuleContract:
         sides = kind.box(find_contrast(weighed, scene.belief), k)
         assert len(sides) == len(kind.axes)
         lows, highs = (np.column_stack([side[end] for side in sides]) for end in (0, 1))
-        counts = [0, 0]
+        counts = np.zeros(2, dtype=np.int64)
         for _ in range(25):
             near = int(rng.integers(len(lows)))
             corner = [side[int(rng.integers(2))][near] for side in sides]
@@ -339,7 +335,7 @@ class RuleContract:
             found = ((lows <= point) & (point < highs)).all(axis=1)
             expected = is_known(evidence, rule, scene.belief)
             assert found.tolist() == expected.tolist(), f"{rule}, seed {seed}"
-            counts = [counts[0] + int(found.sum()), counts[1] + int((~found).sum())]
+            counts += [found.sum(), (~found).sum()]
         return counts
 
     def _count_turns(self, evidence: Weighed, rule: Rule, belief: int) -> int:
