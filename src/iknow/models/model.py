@@ -44,15 +44,8 @@ Role = Literal["input", "table", "middle", "hidden", "output", "leaves"]
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer of a model, and what it is to the model.
-
-    Attributes:
-        name: By which `observe` knows it.
-        role: "input", "table", "middle", "hidden", "output" or "leaves".
-
-    Examples:
-        >>> Layer("fc2", "hidden").role
-        'hidden'
+    """A layer of a model: the `name` by which `observe` knows it, and its `role`: "input", "table",
+    "middle", "hidden", "output" or "leaves".
     """
 
     name: str
@@ -362,19 +355,17 @@ def promised_sensitivity(model: Model, layer: str, inputs: Sizes) -> Sensitivity
 
     We add the rounding to float32 to a bare constant.
     """
-    kind = type(model)
-    if "sensitivity" not in getattr(model, "__dict__", {}):
-        if replaced := replaced_methods(model):
-            raise LayerError(
-                f"nothing is known about the inside of a {kind.__name__} with its own "
-                f"{replaced[0]!r}"
-            )
-        says = kind.sensitivity is not Model.sensitivity
-        if says and not speaks_for(kind, "sensitivity", "observe"):
-            raise LayerError(
-                f"{kind.__name__} changes observe but not sensitivity, which depends on it: define "
-                "sensitivity(layer, inputs) too"
-            )
+    kind, replaced = type(model), replaced_methods(model)
+    says = kind.sensitivity is not Model.sensitivity
+    if replaced and "sensitivity" not in replaced:
+        raise LayerError(
+            f"nothing is known about the inside of a {kind.__name__} with its own {replaced[0]!r}"
+        )
+    if not replaced and says and not speaks_for(kind, "sensitivity", "observe"):
+        raise LayerError(
+            f"{kind.__name__} changes observe but not sensitivity, which depends on it: define "
+            "sensitivity(layer, inputs) too"
+        )
     promise = model.sensitivity(layer, inputs)
     if isinstance(promise, Sensitivity):
         return promise
