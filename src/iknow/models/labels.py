@@ -109,12 +109,13 @@ def find_classes(
     integers in range are column numbers, and any other labels, one per column, name the columns in
     sorted order.
     """
+    classes = None if given is None else as_vector(given, "classes")
     if known is not None:
         own, numbers = known.tolist(), list(range(n_columns))
-        names = own if given is None else as_vector(given, "classes").tolist()
+        names = own if classes is None else classes.tolist()
         if names != own and (own != numbers or set(names) == set(own)):
             raise InputError(
-                f"classes=[{_some(np.asarray(given))}] differs from the model's own classes, "
+                f"classes=[{_some(np.asarray(names))}] differs from the model's own classes, "
                 f"{_some(known)}: leave it out"
             )
         if len(own) != n_columns:
@@ -129,8 +130,7 @@ def find_classes(
             )
         if names == own:
             return known
-    if given is not None:
-        classes = as_vector(given, "classes")
+    if classes is not None:
         if len(classes) != n_columns or len(set(classes.tolist())) != len(classes):
             raise InputError(
                 f"classes must name each of the model's {n_columns} score columns once; "

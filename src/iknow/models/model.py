@@ -226,10 +226,8 @@ def as_activations(values: Any, layer: str, n_samples: int) -> Floats32:
             f"got shape {array.shape}"
         )
     flat = array.reshape(n_samples, math.prod(array.shape[1:]))
-    if flat.dtype == np.float32:
-        return flat.copy()
     with np.errstate(over="ignore"):  # what overflows float32 becomes inf and is marked
-        return flat.astype(np.float32)
+        return flat.astype(np.float32, order="C")  # always a copy
 
 
 def mark_invalid(observation: Observation) -> Observation:
