@@ -68,12 +68,9 @@ class Samples:
         Of data at hand it is the first one with a missing value, if any has one, because the layers
         that fit the data depend on it.
         """
-        if self.inputs is not None:
-            self.batches = iter(every := list(self.batches))
-            return next((each for each, _ in every if _has_gaps(each)), every[0][0])
-        batch = next(self.batches)
-        self.batches = chain([batch], self.batches)
-        return batch[0]
+        every = [next(self.batches)] if self.inputs is None else list(self.batches)
+        self.batches = chain(every, self.batches)
+        return next((each for each, _ in every if _has_gaps(each)), every[0][0])
 
     def read(self, *, measuring: bool = False) -> Iterator[Any]:
         """The inputs of each batch; labels, and sizes if wanted, are kept before a model runs."""
