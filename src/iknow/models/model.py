@@ -283,7 +283,7 @@ def join_whole(parts: Iterable[Observation], n_samples: int | None = None) -> Ob
 
     n_samples: of all, to see at once whether memory suffices; None if nobody knows.
     """
-    scores, belief, invalid = [], [], []
+    scores, belief, invalid = list[Floats](), list[Ints](), list[Bools]()
     layers: dict[str, list[Floats32]] = {}
     n = 0
     for part in parts:

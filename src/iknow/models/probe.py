@@ -187,7 +187,8 @@ def row_distances(one: Floats, other: Floats) -> Floats:
         difference = np.subtract(one, other, dtype=np.float64)
     difference[(one == other) | (np.isnan(one) & np.isnan(other))] = 0.0
     difference[np.isnan(difference)] = np.inf
-    return np.linalg.norm(difference, axis=1)
+    lengths: Floats = np.linalg.norm(difference, axis=1)
+    return lengths
 
 
 def find_tolerance(values: Floats, noise: float = 0.0) -> float:

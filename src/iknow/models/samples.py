@@ -81,9 +81,7 @@ class Samples:
             self._n_read += n
             if labels is not None:
                 found = as_vector(labels, "the labels of a batch", column=True)
-                if len(found) != n:
-                    raise InputError(f"a batch has {n} samples but {len(found)} labels")
-                self._came.append(found)
+                self._came.append(check_count(found, n, "a batch"))
             elif self._came:
                 raise InputError(f"the samples from {start} on have no labels, those before do")
             if self.inputs is None:
