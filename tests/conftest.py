@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 
 from iknow import testing
+from iknow.core.decision import decide
 from iknow.core.evidence import Evidence, discard_evidence
 from iknow.explain.assessment import Assessment
 from iknow.rules import Ball
@@ -85,6 +86,18 @@ def evidence_from():
 @pytest.fixture(scope="session")
 def assess_by():
     return assess_by_rules
+
+
+def decide_all(assessment):
+    rules, belief = assessment.neighborhoods, assessment.belief_codes
+    return {
+        layer: decide(each, rules[layer], belief) for layer, each in assessment.evidence.items()
+    }
+
+
+@pytest.fixture(scope="session")
+def decisions_of():
+    return decide_all
 
 
 @pytest.fixture(scope="session")

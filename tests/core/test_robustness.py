@@ -16,7 +16,7 @@ from iknow.core.rule import Rule
 from iknow.core.support import find_support, justify
 from iknow.errors import InputError
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
-from iknow.testing.scene import gather_all
+from iknow.testing.rule import gather_all
 
 RULES = [
     Ball(0.6),

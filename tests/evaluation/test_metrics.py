@@ -11,8 +11,9 @@ import pandas as pd
 import pytest
 from sklearn.metrics import accuracy_score, confusion_matrix
 
-from iknow import Assertion, Assessment, Ball, Evaluation, Evidence, Reason, evaluate
+from iknow import Assertion, Assessment, Ball, Evidence, Reason, evaluate
 from iknow.errors import InputError
+from iknow.evaluation import Evaluation
 
 NAMES = np.array(["cat", "dog", "owl"])
 

@@ -1,6 +1,5 @@
 """Assessment: the columns, their agreement with each other, and other neighborhoods."""
 
-import dataclasses
 import json
 from dataclasses import replace
 from datetime import datetime
@@ -131,18 +130,20 @@ def test_neighborhoods_for_the_wrong_layers_are_refused(layers, shown, assessmen
         assessment.under(dict.fromkeys(layers, Ball(1)))
 
 
-def test_supports_that_were_found_before_are_taken_but_not_of_invalid_samples(assessment):
-    everything = {layer: np.ones((6, 3), dtype=bool) for layer in ("logits", "hidden")}
-    other = replace(assessment, found=everything)
+def test_supports_that_were_decided_are_taken_but_not_of_invalid_samples(assessment, decisions_of):
+    decided, everything = decisions_of(assessment), np.ones((6, 3), dtype=bool)
+    swapped = {layer: replace(decided[layer], support=everything) for layer in ("logits", "hidden")}
+    other = replace(assessment, decisions=swapped)
     assert list(other.supports) == ["hidden", "logits"]
     assert other.assertion.tolist() == [IMK] * 5 + [IDK]
     assert other.reason.tolist() == [Reason.OVERLAP] * 5 + [Reason.INVALID]
     assert other.under(assessment.neighborhoods).reason.tolist() == list(Reason)[:6]
 
 
-def test_supports_of_the_wrong_layers_are_refused(assessment):
-    with pytest.raises(InputError, match=r"supports are needed for .*; got them for \['hidden'\]"):
-        replace(assessment, found={"hidden": np.ones((6, 3), dtype=bool)})
+def test_decisions_of_the_wrong_layers_are_refused(assessment, decisions_of):
+    decided = {"hidden": decisions_of(assessment)["hidden"]}
+    with pytest.raises(InputError, match=r"decisions are needed for .*; got them for \['hidden'\]"):
+        replace(assessment, decisions=decided)
 
 
 @pytest.mark.parametrize("i", [6, -7, 100])
@@ -187,8 +188,8 @@ PICKED = [
 
 
 @pytest.mark.parametrize("samples", PICKED, ids=repr)
-def test_samples_are_picked_as_numpy_picks_them(samples, assessment):
-    part = replace(assessment, found=assessment.supports)[samples]
+def test_samples_are_picked_as_numpy_picks_them(samples, assessment, decisions_of):
+    part = replace(assessment, decisions=decisions_of(assessment))[samples]
     expected = np.atleast_1d(np.arange(6)[samples]).astype(int)
     assert len(part) == len(expected)
     for name in ("belief", "assertion", "reason", "margin", "scores", "justification"):
@@ -201,7 +202,7 @@ def test_it_is_iterated_sample_by_sample(assessment):
     assert [one.reason[0] for one in assessment] == list(assessment.reason)
 
 
-def test_evidence_is_gathered_about_the_picked_samples_alone(assessment):
+def test_evidence_is_gathered_about_the_picked_samples_alone(assessment, decisions_of):
     asked = []
 
     def gather(layer, positions):
@@ -211,7 +212,7 @@ def test_evidence_is_gathered_about_the_picked_samples_alone(assessment):
     lazy = replace(
         assessment,
         evidence=Later(assessment.evidence, gather, np.arange(6)),
-        found=assessment.supports,
+        decisions=decisions_of(assessment),
     )
     part = lazy[lazy.assertion == Assertion.IMK]
     json.dumps(part.to_dict()), part.to_frame(), part._repr_html_(), repr(part)
@@ -220,13 +221,13 @@ def test_evidence_is_gathered_about_the_picked_samples_alone(assessment):
     assert asked == [("hidden", [2]), ("logits", [2])]
 
 
-def test_some_of_the_layers_decide_as_if_there_were_no_others(assessment):
+def test_some_of_the_layers_decide_as_if_there_were_no_others(assessment, decisions_of):
     alone = assessment.only(["logits"])
     assert list(alone.evidence) == ["logits"]
     assert alone.supports["logits"].tolist() == assessment.supports["logits"].tolist()
     assert alone.assertion.tolist() == [2, 2, 0, 0, 0, 0]
-    found = dataclasses.replace(assessment, found=assessment.supports).only(["logits"])
-    assert found.assertion.tolist() == alone.assertion.tolist()
+    decided = replace(assessment, decisions=decisions_of(assessment)).only(["logits"])
+    assert decided.assertion.tolist() == alone.assertion.tolist()
 
 
 @pytest.mark.parametrize(("layers", "said"), [(["relu", "logits"], "'relu'"), ([], "none")])
@@ -355,10 +356,12 @@ def test_answers_keep_the_index_of_the_frame_that_held_the_samples(assessment):
 def test_without_pandas_a_frame_names_what_is_missing(run_without):
     code = """
 import numpy as np, iknow
-a = iknow.Assessment(np.arange(2), np.zeros(0, int), np.zeros((0, 2)), {}, {}, np.zeros(0, bool))
+evidence = {"a": iknow.Evidence(np.zeros((0, 2)), np.zeros((0, 0)), np.zeros((0, 2), int))}
+about = np.zeros(0, int), np.zeros((0, 2)), evidence, {"a": iknow.Ball(1.0)}, np.zeros(0, bool)
+a = iknow.Assessment(np.arange(2), *about)
 try:
     a.to_frame()
-except iknow.MissingExtraError as error:
+except iknow.errors.MissingExtraError as error:
     print(error)
 """
     assert "pip install 'iknow[pandas]'" in run_without(["pandas"], code)

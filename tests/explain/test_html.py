@@ -6,8 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from iknow.explain.html import FEATURES_SHOWN, picture_to_html
-from iknow.explain.picture import Features, Series, as_image, as_series
+from iknow.explain.picture import (
+    FEATURES_SHOWN,
+    Features,
+    Series,
+    as_image,
+    as_series,
+    picture_to_html,
+)
 from tests.markup import Page
 
 

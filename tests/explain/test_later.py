@@ -184,6 +184,6 @@ def test_movements_let_go_of_what_finds_them_and_are_plain_when_copied():
     plain = pickle.loads(pickle.dumps(movements))
     assert type(plain) is dict
     assert plain["b"].rounding.tolist() == [0, 1, 2, 3, 4, 5]
-    assert movements._find is None
+    assert movements.find is None
     assert movements.about(slice(2))["b"].rounding.tolist() == [0, 1]
     assert len(calls) == 2

@@ -31,12 +31,11 @@ from iknow import (
     EpistemicClassifier,
     Nearest,
     RelativeBall,
-    as_features,
     as_image,
-    as_series,
     evaluate,
 )
 from iknow.errors import IknowError
+from iknow.explain import as_features, as_series
 from iknow.metrics import Minkowski, Weighted
 from iknow.models import PrecomputedModel
 from iknow.search.cells import CpuIndex
@@ -442,7 +441,7 @@ def is_right_kind(error):
     """Whether an error is one of those a user may get."""
     if isinstance(error, TypeError):  # scikit-learn wants its own to stay one, in training
         frames = traceback.extract_tb(error.__traceback__)
-        train = ("iknow/classifier/training.py", "train")
+        train = ("iknow/classifier/fitting.py", "_train")
         return any(f.filename.endswith(train[0]) and f.name == train[1] for f in frames)
     right = isinstance(error, (IknowError, NotFittedError))
     return right and len(str(error)) <= LONGEST_MESSAGE

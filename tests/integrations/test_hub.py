@@ -13,8 +13,9 @@ from sklearn.datasets import load_iris
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 
-from iknow import Ball, BundleError, EpistemicClassifier, InputError, as_model
+from iknow import Ball, EpistemicClassifier, as_model
 from iknow.core.text import visible
+from iknow.errors import BundleError, InputError
 from iknow.integrations.hub import make_front_matter, markdown, write_folder
 from iknow.models import PrecomputedModel
 from iknow.storage.about import describe_bundle

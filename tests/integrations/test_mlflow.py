@@ -19,7 +19,8 @@ os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
 os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"  # a database takes a while to make
 mlflow = pytest.importorskip("mlflow")
 
-from iknow import Ball, BundleError, EpistemicClassifier, InputError, as_model  # noqa: E402
+from iknow import Ball, EpistemicClassifier, as_model  # noqa: E402
+from iknow.errors import BundleError, InputError  # noqa: E402
 from iknow.integrations import answers_of  # noqa: E402
 from iknow.integrations import mlflow as iknow_mlflow  # noqa: E402
 from iknow.models import PrecomputedModel  # noqa: E402

@@ -381,6 +381,34 @@ def test_the_users_own_hooks_survive_and_take_effect(X):
     assert list(net[0]._forward_hooks) == [handle.id]
 
 
+def test_what_is_changed_in_a_module_after_it_was_read_counts(X):
+    net, layers = mlp(), ("0", "2.input")
+    model = TorchModel(net)
+
+    def assert_read_anew():
+        assert same(model.observe(X, layers), TorchModel(net).observe(X, layers))
+
+    assert_read_anew()
+    net[0] = nn.Linear(4, 5)
+    assert_read_anew()
+    net[1] = nn.Sequential(nn.Linear(5, 5), nn.Dropout(0.5))
+    net.train()
+    assert_read_anew()
+    assert modes(net) == dict.fromkeys(modes(net), True)
+    net[0].register_forward_hook(lambda _module, _inputs, output: output + 1)
+    assert_read_anew()
+    net.double()
+    assert_read_anew()
+    net.compile(backend="eager")
+    assert_read_anew()
+    net.insert(0, nn.Linear(4, 4).double())  # the others have other names now
+    layers = ("0", "1", "3.input")
+    assert_read_anew()
+    net.head = net._modules.pop("3")
+    with pytest.raises(LayerError, match="has no layer '3.input'"):
+        model.observe(X, layers)
+
+
 def test_no_gradient_graph_is_built_and_parameters_are_left_alone(X):
     net = mlp()
     net[0].bias.requires_grad_(False)

@@ -10,7 +10,7 @@ import pytest
 
 from iknow.core.stability import find_stability
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
-from iknow.testing.scene import ALL, Scene, change_all, gather_all, is_known
+from iknow.testing.rule import ALL, Scene, change_all, gather_all, is_known
 
 QUORUMS = [(1, 1), (1, 2), (2, 2), (1, 3), (2, 3), (3, 1)]
 

@@ -6,7 +6,7 @@ import pytest
 from iknow.core.quorum import find_contrast, weigh
 from iknow.rules import BallElseNearest, BallWithNearest, Nearest
 from iknow.rules.nearest import known_ks, match_k
-from iknow.testing.scene import Scene, is_known
+from iknow.testing.rule import Scene, is_known
 
 LARGEST = 9
 QUORUMS = [(1, 1), (1, 3), (2, 2), (3, 1), (4, 2)]

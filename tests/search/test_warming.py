@@ -84,7 +84,7 @@ def test_nothing_is_compiled_after_warming_up(forgetful, tmp_path, is_loaded, mo
 
 
 def test_the_function_compiles_for_all_classifiers_to_come(forgetful, tmp_path):
-    iknow.warm_up()
+    iknow.search.warm_up()
     before = count(forgetful)
     for rule in (Ball, RelativeBall, Nearest):
         outputs, labels = make_outputs(200)

@@ -20,8 +20,9 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
-from iknow import Assertion, Client, EpistemicClassifier, IknowError, InputError, ServiceError
+from iknow import Assertion, Client, EpistemicClassifier, IknowError
 from iknow.client.answers import Answer
+from iknow.errors import InputError, ServiceError
 from iknow.service.settings import Settings
 from iknow.service.tokens import read_tokens
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iknow import Assertion, Reason, as_features, as_image, as_series
+from iknow import Assertion, Reason, as_image
+from iknow.explain import as_features, as_series
 from iknow.explain.later import Later
 from iknow.explain.picture import Image
 from iknow.service import live as live_module
@@ -204,7 +205,7 @@ def test_an_idk_is_kept_with_its_evidence(live, leveled):
     assert far["picture"] is None
 
 
-def test_evidence_is_gathered_for_the_kept_rows_alone(clock, assessment):
+def test_evidence_is_gathered_for_the_kept_rows_alone(clock, assessment, decisions_of):
     asked = []
     whole = dict(assessment.evidence)
 
@@ -215,7 +216,7 @@ def test_evidence_is_gathered_for_the_kept_rows_alone(clock, assessment):
     lazy = replace(
         assessment,
         evidence=Later(whole, find, np.arange(6)),
-        found=assessment.supports,
+        decisions=decisions_of(assessment),
     )
     looker = Looker(per_second=1, most=1, clock=clock)
     assert [each["row"] for each in looker.look(lazy).unknown] == [3]
@@ -259,13 +260,13 @@ def test_what_is_seen_travels_to_another_process_without_the_evidence(assessment
     assert len(pickle.dumps(replace(seen, unknown=()))) < 1000
 
 
-def test_evidence_that_cannot_be_had_does_not_lose_the_answer(live, assessment):
+def test_evidence_that_cannot_be_had_does_not_lose_the_answer(live, assessment, decisions_of):
     def find(layer, rows):
         raise OSError("the bundle is gone")
 
     lost = replace(
         assessment, evidence=Later(["hidden", "logits"], find, np.arange(6)),
-        found=assessment.supports,
+        decisions=decisions_of(assessment),
     )  # fmt: skip
     add(live, lost, 0.01, "a")
     found = live.to_dict()

@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iknow.tables.columns import Coded
+from iknow.explain.answers import Coded
 from iknow.tables.pyarrow.writing import to_csv
 from iknow.tables.writing import to_csv as plain
 

@@ -411,22 +411,18 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         gathers, least = as_flag(evidence, "evidence"), as_whole(k, "k", "be a whole number >= 0")
         samples = read(self, plan.model, X, layers=plan.layers)
-        found = find(plan, plan.rules, samples, least, gathers or least > 0, self.progress)
+        seen, gathered, decisions = find(plan, samples, least, gathers or least > 0, self.progress)
         selection = plan.selection or plan.given
-        indexes = {layer: plan.indexes[layer] for layer in plan.rules}  # some may be left out
         return Assessment(
             classes=plan.classes,
-            belief_codes=found.observation.belief,
-            scores=found.observation.scores,
-            evidence=found.evidence,
+            belief_codes=seen.belief,
+            scores=seen.scores,
+            evidence=gathered,
             neighborhoods=plan.rules,
-            invalid=found.observation.invalid,
+            invalid=seen.invalid,
             knowable=None if selection is None else selection.knowable,
-            found=None
-            if found.decisions is None
-            else {k: v.support for k, v in found.decisions.items()},
-            decisions=found.decisions,
-            movements=movements_later(plan.model, indexes, samples.sizes, found),
+            decisions=decisions,
+            movements=movements_later(plan, samples.sizes, seen),
             levels=None if selection is None else selection.levels,
             least_confidence=-np.inf if selection is None else selection.least_confidence,
             y_true=labels_of(samples, self.classes),

@@ -52,7 +52,7 @@ NONE: Ints = np.empty(0, dtype=np.int64)
 
 
 class Memory:
-    """The training samples of a fitted classifier: `EpistemicClassifier.memory`.
+    """The training samples of a fitted `classifier`: `EpistemicClassifier.memory`.
 
     Examples:
         >>> ec = EpistemicClassifier(trained).fit(X_train, y_train)
@@ -238,16 +238,29 @@ def apply(plan: Plan, change: Change) -> Plan:
     check_change(change, plan.layers)
     classes = extend_classes(plan.classes, change.classes)
     check_there(plan, change.removed)
-    _check_come(plan, change, len(classes))
-    _check_rules(plan, change)
+    new = np.setdiff1d(change.rows, change.removed)
+    if (taken := new[plan.index.has(new)]).size:
+        raise InputError(f"there are samples with these numbers: {names(taken.tolist())}")
+    labels, n_rows = change.labels, plan.index.n_rows + len(change.rows) - len(change.removed)
+    if labels.size and not 0 <= labels.min() <= labels.max() < len(classes):
+        raise InputError(f"a change must give class codes from 0 to {len(classes) - 1}")
+    if not n_rows:
+        raise InputError(
+            "no sample would be left, and without evidence nothing can be asserted: add others "
+            "first"
+        )
+    for layer, rule in (plan.rules or {}).items():
+        if max(rule.n_neighbors, *rule.quorum) > n_rows:
+            raise InputError(
+                f"{rule!r} of layer {name(layer)!r} asks for more samples than the {n_rows} "
+                "that would be left: add others first, or tune for fewer"
+            )
     leaving, probe = np.setdiff1d(change.removed, change.rows), plan.probe
     selection = plan.selection or plan.given
+    indexes, n = plan.indexes.items(), len(classes)
     return replace(
         plan,
-        indexes={
-            layer: _change_layer(layer, index, change, len(classes))
-            for layer, index in plan.indexes.items()
-        },
+        indexes={layer: _change_layer(layer, each, change, n) for layer, each in indexes},
         classes=classes,
         log=(*plan.log, change.logged()),
         uncommitted=None if plan.uncommitted is None else (*plan.uncommitted, change),
@@ -297,31 +310,6 @@ def check_there(plan: Plan, numbers: Ints) -> None:
     if not there.all():
         missing = names(numbers[~there].tolist())
         raise InputError(f"there are no samples with these numbers: {missing}")
-
-
-def _check_come(plan: Plan, change: Change, n_classes: int) -> None:
-    """Refuse samples whose numbers are taken or whose classes are unknown, and a last one."""
-    new = np.setdiff1d(change.rows, change.removed)
-    if (taken := new[plan.index.has(new)]).size:
-        raise InputError(f"there are samples with these numbers: {names(taken.tolist())}")
-    if change.labels.size and not 0 <= change.labels.min() <= change.labels.max() < n_classes:
-        raise InputError(f"a change must give class codes from 0 to {n_classes - 1}")
-    if plan.index.n_rows + len(change.rows) == len(change.removed):
-        raise InputError(
-            "no sample would be left, and without evidence nothing can be asserted: add others "
-            "first"
-        )
-
-
-def _check_rules(plan: Plan, change: Change) -> None:
-    """Refuse a training set that the rules in use cannot be asked about."""
-    n_rows = plan.index.n_rows + len(change.rows) - len(change.removed)
-    for layer, rule in (plan.rules or {}).items():
-        if rule.n_neighbors > n_rows or max(rule.quorum) > n_rows:
-            raise InputError(
-                f"{rule!r} of layer {name(layer)!r} asks for more samples than the {n_rows} "
-                "that would be left: add others first, or tune for fewer"
-            )
 
 
 def _change_layer(layer: str, index: LayerIndex, change: Change, n_classes: int) -> LayerIndex:

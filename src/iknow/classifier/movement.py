@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from iknow.classifier.observe import Findings
+from iknow.classifier.plan import Plan
 from iknow.core.arrays import Floats, Floats32, Ints
 from iknow.core.bisector import find_crossings
 from iknow.core.robustness import FURTHEST, Movement, Sensitivity
@@ -39,7 +39,7 @@ from iknow.locking import cached_property
 from iknow.metrics.lipschitz import FLOAT32_ROUNDING, ROUND_UP, SMALLEST
 from iknow.metrics.metric import Minkowski, check_promises, lp_norms
 from iknow.models.inputs import Sizes, as_rows, join_sizes, norms
-from iknow.models.model import Model, promised_sensitivity
+from iknow.models.model import Model, Observation, promised_sensitivity
 from iknow.search.layer import LayerIndex
 
 NOT_BOUNDED = (
@@ -48,15 +48,11 @@ NOT_BOUNDED = (
 
 
 def movements_later(
-    model: Model,
-    indexes: Mapping[str, LayerIndex],
-    measured: Sequence[Callable[[], Sizes]],
-    found: Findings,
+    plan: Plan, measured: Sequence[Callable[[], Sizes]], seen: Observation
 ) -> Later[Movement]:
     """How far the points of each layer can move, on request; measured: finds sizes of inputs."""
-    seen = found.observation
-    mover = Mover(model, indexes, measured, seen.activations or None, seen.belief)
-    return Later(indexes, mover.find, np.arange(len(seen.belief)))
+    mover = Mover(plan.model, plan.searched, measured, seen.activations or None, seen.belief)
+    return Later(tuple(plan.searched), mover.find, np.arange(len(seen.belief)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,8 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -22,30 +21,17 @@ from iknow.core.arrays import Bools, Ints
 from iknow.core.codes import NO_BELIEF
 from iknow.core.decision import Decision
 from iknow.core.evidence import Columns, Evidence, discard_evidence, stack_evidence
-from iknow.core.rule import Rule
 from iknow.errors import InputError
 from iknow.explain.later import Later
 from iknow.models.model import Observation, join_whole
 from iknow.models.samples import Samples
+from iknow.search.layer import LayerIndex
 
 Item = TypeVar("Item")
 About = TypeVar("About", bound=Columns)
 
 BYTES_OF_ACTIVATIONS_KEPT = 1 << 30  # over all layers, to gather evidence later
 QUERIES_AT_ONCE = 4096  # of the kept activations, so that copies of them stay small
-
-
-@dataclass(frozen=True, eq=False)
-class Findings:
-    """What a model and the indexes of its layers say about n samples.
-
-    observation: of all samples; without activations if these are not kept. evidence: by layer, now
-    or on request. decisions: by layer, if these were found; meaningless for invalid samples.
-    """
-
-    observation: Observation
-    evidence: Mapping[str, Evidence]
-    decisions: Mapping[str, Decision] | None = None
 
 
 def observe(
@@ -68,91 +54,84 @@ def observe(
         check_columns(observation.scores.shape[1], n_scored)
         return observation
 
-    batches, n = samples.read(measuring=measuring), samples.n_batches
-    shown = track(batches, n, "Gathering evidence", enabled=progress)
-    return map_ahead(ask, shown) if n != 1 and model.is_elsewhere else map(ask, shown)
+    batches: Iterable[Any] = samples.read(measuring=measuring)
+    if samples.n_batches == 1:
+        return map(ask, batches)
+    batches = track(batches, samples.n_batches, "Gathering evidence", enabled=progress)
+    return map_ahead(ask, batches) if model.is_elsewhere else map(ask, batches)
 
 
 def search_all(
     observations: Iterable[Observation],
-    search: Mapping[str, Callable[[Observation], About]],
+    layers: Iterable[str],
+    search: Callable[[str, Observation], About],
     n_samples: int | None,
     *,
     keeps: bool = True,
 ) -> tuple[Observation, dict[str, About]]:
-    """What a model says about all samples, and what the search in each layer finds about them.
+    """What a model says about all samples, and what a search in each layer finds about them.
 
     keeps: whether the activations stay in the observation. What is found about invalid samples is
     discarded.
     """
-    found: dict[str, list[About]] = {layer: [] for layer in search}
+    found: dict[str, list[About]] = {}
 
     def searched() -> Iterator[Observation]:
         for seen in observations:
-            for layer, find in search.items():
-                with errors_that_name(layer):
-                    found[layer].append(discard_evidence(find(seen), seen.invalid))
+            for layer in layers:
+                try:
+                    about = discard_evidence(search(layer, seen), seen.invalid)
+                except InputError as error:  # an index does not know its layer
+                    raise InputError(f"layer {layer!r}: {error}") from error
+                found.setdefault(layer, []).append(about)
             yield seen if keeps else replace(seen, activations={})
 
     whole = join_whole(searched(), n_samples if keeps else None)
-    joined = {
-        layer: parts[0] if len(parts) == 1 else stack_evidence(parts)
-        for layer, parts in found.items()
-    }
-    return whole, joined
+    return whole, {layer: stack_evidence(parts) for layer, parts in found.items()}
 
 
 def find(
-    plan: Plan, rules: Mapping[str, Rule], samples: Samples, k: int, now: bool, progress: bool
-) -> Findings:
-    """What assessing by some rules needs: decisions, if that is faster, or else evidence.
+    plan: Plan, samples: Samples, k: int, now: bool, progress: bool
+) -> tuple[Observation, Mapping[str, Evidence], dict[str, Decision] | None]:
+    """What assessing by the plan's rules needs: what the model says, evidence, and decisions.
 
+    Where decisions are faster they are found now, and evidence on request; else there are none, and
+    the activations are not kept if they are large. Decisions about invalid samples mean nothing.
     k: how many neighbor distances to gather at least. now: whether to gather the evidence at once.
     """
-    indexes = {layer: plan.indexes[layer] for layer in rules}
-    k = max(k, *(rule.n_neighbors for rule in rules.values()))
-    per_class = max(rule.per_class for rule in rules.values())
-    n = samples.n_expected
+    indexes, rules, (n_neighbors, per_class) = plan.searched, plan.rules or {}, plan.need
+    k, n = max(k, n_neighbors), samples.n_expected
     observations = observe(plan, samples, tuple(rules), progress=progress, measuring=True)
-    keeps, first = False, []
+    keeps = False
     if n is not None:  # else nothing is kept to gather evidence from later
-        first = [next(observations)]
-        n_features = sum(values.shape[1] for values in first[0].activations.values())
-        keeps = 4 * n_features * n <= BYTES_OF_ACTIVATIONS_KEPT
-    whole = chain(first, observations)
+        first = next(observations)
+        held = 4 * sum(map(np.size, first.activations.values()))
+        keeps = held * n <= BYTES_OF_ACTIVATIONS_KEPT * len(first)
+        observations = chain((first,), observations)
+    gathers = now or not keeps
+    if not gathers and not all(map(LayerIndex.decides, indexes.values(), rules.values())):
+        # Supports need the distances anyway, so keep these if they fit into memory.
+        of_a_sample = 16 * len(rules) * per_class * len(plan.classes)
+        gathers = of_a_sample * (n or 0) <= BYTES_OF_ACTIVATIONS_KEPT
 
-    def gathers(layer: str) -> Callable[[Observation], Evidence]:
-        return lambda seen: indexes[layer].gather(seen.activations[layer], k, per_class)
+    def gather(layer: str, seen: Observation) -> Evidence:
+        return indexes[layer].gather(seen.activations[layer], k, per_class)
 
-    def decides(layer: str) -> Callable[[Observation], Decision]:
-        rule = rules[layer]
-        return lambda seen: indexes[layer].decide(seen.activations[layer], rule, seen.belief)
+    def decide(layer: str, seen: Observation) -> Decision:
+        return indexes[layer].decide(seen.activations[layer], rules[layer], seen.belief)
 
-    if now or not keeps or _keeps_evidence(plan, rules, n):
-        search = {layer: gathers(layer) for layer in rules}
-        return Findings(*search_all(whole, search, samples.n_samples, keeps=keeps))
-    search_rules = {layer: decides(layer) for layer in rules}
-    observation, decisions = search_all(whole, search_rules, samples.n_samples)
+    if gathers:
+        seen, evidence = search_all(observations, rules, gather, samples.n_samples, keeps=keeps)
+        return seen, evidence, None
+    observation, decisions = search_all(observations, rules, decide, samples.n_samples)
 
-    def gather(layer: str, rows: Ints) -> Evidence:
-        queries = observation.activations[layer]
-        parts = [rows[at : at + QUERIES_AT_ONCE] for at in range(0, len(rows), QUERIES_AT_ONCE)]
-        with errors_that_name(layer):
-            found = [indexes[layer].gather(queries[part], k, per_class) for part in parts or [rows]]
-        return discard_evidence(stack_evidence(found), observation.invalid[rows])
+    def gather_later(layer: str, rows: Ints) -> Evidence:
+        starts = range(0, len(rows), QUERIES_AT_ONCE) or (0,)
+        parts = (observation[rows[at : at + QUERIES_AT_ONCE]] for at in starts)
+        return search_all(parts, (layer,), gather, None, keeps=False)[1][layer]
 
-    later = Later(indexes, gather, np.arange(len(observation)))
-    return Findings(observation, later, decisions)
-
-
-def _keeps_evidence(plan: Plan, rules: Mapping[str, Rule], n: int | None) -> bool:
-    """Whether supports need the distances anyway, and these fit into memory."""
-    if n is None:
-        return True
-    if all(plan.indexes[layer].decides(rule) for layer, rule in rules.items()):
-        return False
-    held = sum(rule.per_class for rule in rules.values()) * len(plan.classes)
-    return 16 * held * n <= BYTES_OF_ACTIVATIONS_KEPT
+    later = Later(tuple(rules), gather_later, np.arange(len(observation.belief)))
+    return observation, later, decisions
 
 
 def map_ahead(work: Callable[[Any], Item], items: Iterable[Any]) -> Iterator[Item]:
@@ -197,15 +176,6 @@ def track(
     from rich.progress import track as rich_track
 
     yield from rich_track(items, description, total, console=Console(stderr=True), transient=True)
-
-
-@contextmanager
-def errors_that_name(layer: str) -> Iterator[None]:
-    """Add the layer to errors of an index, which does not know its layer."""
-    try:
-        yield
-    except InputError as error:
-        raise InputError(f"layer {layer!r}: {error}") from error
 
 
 def check_columns(n_columns: int, n_classes: int) -> None:

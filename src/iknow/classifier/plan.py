@@ -19,6 +19,7 @@ from iknow.core.quorum import Quorum, check_quorum
 from iknow.core.rule import Rule, check_by_layer, check_k, check_takes, has_k, is_tuned, make_rule
 from iknow.core.text import names, shown
 from iknow.errors import InputError
+from iknow.locking import cached_property
 from iknow.metrics import Euclidean, Metric
 from iknow.metrics.defaults import SHORT_NAMES
 from iknow.models.model import Layer, Model, Role
@@ -75,10 +76,21 @@ class Plan:
         """Any layer's index: all hold the same samples."""
         return self.indexes[self.layers[0]]
 
-    @property
+    @cached_property
     def n_scored(self) -> int:
         """How many classes the model scores: the others came later."""
         return len(self.classes) - sum(len(change.classes) for change in self.log)
+
+    @cached_property
+    def searched(self) -> Mapping[str, LayerIndex]:
+        """The indexes of the layers that have a rule: some layers may be left out."""
+        return {layer: self.indexes[layer] for layer in self.rules or ()}
+
+    @cached_property
+    def need(self) -> tuple[int, int]:
+        """How many neighbors, and how many samples of each class, the rules ask for."""
+        rules = (self.rules or {}).values()
+        return max(rule.n_neighbors for rule in rules), max(rule.per_class for rule in rules)
 
     def gives_probabilities(self, scores: Floats) -> bool:
         """Whether the model's scores are probabilities; those given decide if nothing else does.

@@ -12,9 +12,8 @@ grows until it tells its training samples apart, and every other sample shares a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -95,20 +94,17 @@ def look(
     odds: list[list[Floats]] = []
     normalized: list[bool] = []
 
-    def weighed(layer: str, seen: Observation) -> Contrast:
+    def contrast(layer: str, seen: Observation) -> Contrast:
         found = plan.indexes[layer].gather(seen.activations[layer], k, max(quorum))
         return find_contrast(weigh(found, quorum, seen.belief), seen.belief)
 
     def without_scores() -> Iterator[Observation]:
-        for seen in observe(plan, samples, tuple(plan.indexes), progress=progress):
+        for seen in observe(plan, samples, plan.layers, progress=progress):
             normalized.append(are_probabilities(seen.scores))
             odds.append([log_odds(seen.scores, seen.belief, each) for each in (False, True)])
             yield replace(seen, scores=np.empty((len(seen), 0)))
 
-    search: dict[str, Callable[[Observation], Contrast]] = {
-        layer: partial(weighed, layer) for layer in plan.indexes
-    }
-    whole, evidence = search_all(without_scores(), search, None, keeps=False)
+    whole, evidence = search_all(without_scores(), plan.layers, contrast, None, keeps=False)
     check_valid(whole.invalid, what, positions, plan.layers)
     if positions is None:  # otherwise fit held them out itself
         check_unseen(*count_copies(evidence, plan.indexes))

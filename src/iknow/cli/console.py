@@ -193,13 +193,12 @@ def _first_rows(assessment: Assessment) -> Table:
     table = _table("sample", "belief", "assertion", "reason", right="sample")
     if has_levels:
         table.add_column("level", justify="right")
-    for i in range(len(assessment)):
-        code = int(assessment.belief_codes[i])
-        belief = Text(name(assessment.classes[code]) if code >= 0 else NO_ANSWER)
-        assertion = Text(assessment.assertion[i].name, style=COLORS[assessment.assertion[i]])
-        row = [str(i), belief, assertion, assessment.reason[i].name.lower()]
+    for i, answer in enumerate(assessment.answers.rows()):
+        belief = NO_ANSWER if answer["belief"] is None else name(answer["belief"])
+        assertion = Text(answer["assertion"], style=COLORS[Assertion[answer["assertion"]]])
+        row = [str(i), Text(belief), assertion, answer["reason"].lower()]
         if has_levels:
-            row.append(f"{assessment.level[i]:.3f}")
+            row.append(f"{answer['level']:.3f}")
         table.add_row(*row)
     return table
 

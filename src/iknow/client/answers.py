@@ -125,7 +125,7 @@ class Answers(Sequence[Answer]):
             MissingExtraError: pandas is not installed.
         """
         columns = ("belief", "assertion", "reason", "level")
-        return as_frame(lambda: {name: getattr(self, name) for name in columns})
+        return as_frame({name: getattr(self, name) for name in columns})
 
 
 def read_answers(said: Mapping[str, Any]) -> Answers:

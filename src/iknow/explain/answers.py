@@ -1,71 +1,168 @@
-"""Answers: what is said about each sample, in plain values or a data frame, without distances."""
+"""Answers: what is said about n samples, the one table that every writer takes its columns from.
+
+It holds no distance, no evidence and no model, so it is cheap to keep and to send. What repeats, a
+class or a word, is a code, and its column for a file is `Coded`: a writer treats each word once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from iknow.core.arrays import Floats
-from iknow.core.assertion import Assertion, Reason
+from iknow.core.arrays import Bools, Floats, Ints, Labels
+from iknow.core.assertion import Assertion, Assertions, Reason, Reasons, Word
 from iknow.core.codes import NO_BELIEF, for_json
 from iknow.errors import MissingExtraError
 
-if TYPE_CHECKING:
-    from iknow.explain.assessment import Assessment
+
+@dataclass(frozen=True, eq=False)
+class Coded:
+    """Values by their codes. values: of shape (m,). codes: of shape (n,), -1 where none is."""
+
+    values: NDArray[Any]
+    codes: Ints
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def expand(self) -> NDArray[Any]:
+        """The values of shape (n,); as text if some are missing, which are empty."""
+        if not len(self.values) or (self.codes == NO_BELIEF).any():
+            texts = np.array([*map(str, self.values.tolist()), ""])
+            return texts[self.codes]
+        return self.values[self.codes]
+
+    def tolist(self) -> list[Any]:
+        """The values as plain ones, None where there is none."""
+        values = [*self.values.tolist(), None]
+        return [values[code] for code in self.codes.tolist()]
 
 
-def as_plain(assessment: Assessment) -> dict[str, Any]:
-    """What `Assessment.to_dict` returns."""
-    labels = for_json(assessment.classes)
-    answers = {
-        "classes": labels,
-        "belief": [None if code == NO_BELIEF else labels[code] for code in assessment.belief_codes],
-        "score": [s if isfinite(s) else None for s in belief_scores(assessment).tolist()],
-        "assertion": [assertion.name for assertion in assessment.assertion],
-        "reason": [reason.name for reason in assessment.reason],
-        "justified": [[labels[c] for c in np.flatnonzero(row)] for row in assessment.justification],
-    }
-    return answers | {name: column.tolist() for name, column in level_columns(assessment).items()}
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What is said about n samples; `Assessment.answers` makes it.
+
+    Attributes:
+        classes: Labels of shape (n_classes,).
+        belief: Positions in `classes`, of shape (n,); -1 where the model gave no answer.
+        score: The model's for its belief, of shape (n,); NaN where it gave none.
+        assertion: Of shape (n,).
+        reason: Of shape (n,).
+        justified: The justified classes, a mask of shape (n, n_classes).
+        level: Of shape (n,); None without levels.
+        weakest: What holds each level down, positions in `voices`, of shape (n,); None likewise.
+        voices: Names of the voices, in order.
+        watched: The scores that an alarm watches, of shape (n,): the levels; without them 0 for
+            IDK, 1/2 for IMK and 1 for IK.
+        watched_by_layer: The same of each layer alone, of shape (n, n_layers).
+        index: The index of the data frame that held the samples, if one did.
+    """
+
+    classes: Labels
+    belief: Ints
+    score: Floats
+    assertion: Assertions
+    reason: Reasons
+    justified: Bools
+    level: Floats | None
+    weakest: Ints | None
+    voices: tuple[str, ...]
+    watched: Floats
+    watched_by_layer: Floats
+    index: Any = None
+
+    def columns(self) -> dict[str, Any]:
+        """The columns of a file by name: arrays of numbers of shape (n,), or `Coded`."""
+        texts = np.array([str(label) for label in self.classes])
+        as_it_is = self.classes.dtype.kind in "biufU"  # a file holds numbers and text
+        columns = {
+            "belief": Coded(self.classes if as_it_is else texts, self.belief),
+            "score": self.score,
+            "assertion": _worded(self.assertion, Assertion),
+            "reason": _worded(self.reason, Reason),
+            "justified": _joined(self.justified, texts),
+        }
+        if self.level is not None and self.weakest is not None:
+            columns |= {"level": self.level, "weakest": Coded(np.array(self.voices), self.weakest)}
+        return columns
+
+    def to_frame(self) -> Any:
+        """What `Assessment.to_frame` returns."""
+        columns = self.columns() | {"assertion": self.assertion, "reason": self.reason}
+        for name in ("justified", "weakest"):
+            if name in columns:
+                columns[name] = columns[name].tolist()
+        columns["belief"] = labels_of(self.classes, self.belief)
+        return as_frame(columns, self.index)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `Assessment.to_dict` returns."""
+        labels = for_json(self.classes)
+        columns = {name: column.tolist() for name, column in self.columns().items()}
+        columns["belief"] = [None if c == NO_BELIEF else labels[c] for c in self.belief]
+        columns["score"] = [s if isfinite(s) else None for s in columns["score"]]
+        columns["justified"] = [[labels[c] for c in np.flatnonzero(row)] for row in self.justified]
+        return {"classes": labels, **columns}
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The columns of `to_dict` as a dict for each sample."""
+        columns = self.to_dict()
+        del columns["classes"]
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+    def records(self) -> tuple[list[str], list[str], list[str], list[float | None]]:
+        """Beliefs as JSON, assertions, reasons and levels, as the audit trail records them."""
+        labels = [*map(json.dumps, for_json(self.classes)), "null"]  # the last for no belief
+        return (
+            [labels[code] for code in self.belief],
+            [assertion.name for assertion in self.assertion],
+            [reason.name for reason in self.reason],
+            [None] * len(self.belief) if self.level is None else self.level.tolist(),
+        )
 
 
-def as_columns(assessment: Assessment) -> dict[str, Any]:
-    """The columns of `Assessment.to_frame`, of length n, for `as_frame`."""
-    labels = np.array([str(label) for label in assessment.classes])
-    return {
-        "belief": assessment.belief,
-        "score": belief_scores(assessment),
-        "assertion": assessment.assertion,
-        "reason": assessment.reason,
-        "justified": ["|".join(labels[row]) for row in assessment.justification],
-        **level_columns(assessment),
-    }
+def labels_of(classes: Labels, codes: Ints) -> Labels:
+    """The labels behind codes of shape (n,); objects, with None, if there are codes of no belief.
+
+    Examples:
+        >>> labels_of(np.array(["cat", "dog"]), np.array([1, -1])).tolist()
+        ['dog', None]
+    """
+    known = codes != NO_BELIEF
+    if known.all():
+        return classes[codes]
+    labels = np.full(len(codes), None, dtype=object)
+    labels[known] = classes[codes[known]].astype(object)
+    return labels
 
 
-def as_frame(make_columns: Callable[[], Mapping[str, Any]], index: Any = None) -> Any:
+def as_frame(columns: Mapping[str, Any], index: Any = None) -> Any:
     """A `pandas.DataFrame` of columns; assertions and reasons are categories of their words."""
     try:
         import pandas as pd
     except ImportError as error:
         raise MissingExtraError("to_frame", "pandas") from error
-    frame = dict(make_columns())
+    frame = dict(columns)
     for name, words in (("assertion", Assertion), ("reason", Reason)):
-        codes, said = np.asarray(frame[name]), [word.name for word in words]
+        said = [word.name for word in words]
+        codes = np.asarray(frame[name])
         frame[name] = pd.Categorical.from_codes(codes, said, ordered=words is Assertion)
     return pd.DataFrame(frame, index=index)
 
 
-def level_columns(assessment: Assessment) -> dict[str, NDArray[Any]]:
-    """The level of each answer and what holds it down, both of shape (n,), if there are levels."""
-    if assessment.levels is None:
-        return {}
-    return {"level": assessment.level, "weakest": assessment.weakest}
+def _worded(codes: NDArray[np.int8], words: type[Word]) -> Coded:
+    return Coded(np.array([word.name for word in words]), np.asarray(codes, dtype=np.int64))
 
 
-def belief_scores(assessment: Assessment) -> Floats:
-    """The model's score for its belief, of shape (n,); NaN where it gave none."""
-    scores = assessment.scores[np.arange(len(assessment)), assessment.belief_codes]
-    return np.where(assessment.answered, scores, np.nan)
+def _joined(justified: Bools, texts: NDArray[np.str_]) -> Coded:
+    """The justified classes, with | between them; few sets of classes occur."""
+    packed = np.ascontiguousarray(np.packbits(justified, axis=1))
+    as_bytes = packed.view(np.dtype((np.void, packed.shape[1])))[:, 0]
+    _, first, codes = np.unique(as_bytes, return_index=True, return_inverse=True)
+    return Coded(np.array(["|".join(texts[row]) for row in justified[first]]), codes)

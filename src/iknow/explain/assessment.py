@@ -13,10 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from iknow.cards import bar, card, heading, legend, paragraphs, table, text
 from iknow.core.arrays import Bools, Floats, Ints, Labels
 from iknow.core.assertion import (
     Assertion,
     Assertions,
+    Reason,
     Reasons,
     find_reasons,
     make_assertions,
@@ -24,9 +26,9 @@ from iknow.core.assertion import (
 )
 from iknow.core.codes import NO_BELIEF
 from iknow.core.decision import Decision
-from iknow.core.evidence import NO_EXEMPLAR, Evidence
+from iknow.core.evidence import NO_EXEMPLAR, Evidence, believed
 from iknow.core.level import Levels, log_odds
-from iknow.core.quorum import Contrast, Quorum, Weighed, find_contrast, weigh
+from iknow.core.quorum import Contrast, Weighed, find_contrast, weigh
 from iknow.core.robustness import Movement, find_robust_radii
 from iknow.core.rule import Rule, Stability, check_by_layer
 from iknow.core.slack import find_margins
@@ -34,8 +36,8 @@ from iknow.core.stability import find_stability
 from iknow.core.support import find_support, justify
 from iknow.core.text import NO_NUMBERS, as_whole, names, shown
 from iknow.errors import InputError
-from iknow.explain.answers import as_columns, as_frame, as_plain
-from iknow.explain.explanation import Explanation, explain_sample
+from iknow.explain.answers import Answers, labels_of
+from iknow.explain.explanation import Explanation, explain_layer, picture_at
 from iknow.explain.later import about
 from iknow.explain.picture import Renderer
 from iknow.locking import cached_property
@@ -60,8 +62,6 @@ class Assessment:
         invalid: Mask of shape (n,): an activation is not finite, or the model gave no answer.
         knowable: Codes of the classes that a certificate allows to be IK; a belief in any other
             class is at most IMK. None means all.
-        found: By layer, the classes within reach, masks of shape (n, n_classes), if they were found
-            without the evidence. They must agree with it.
         decisions: By layer, what was decided without the evidence. They must agree with it.
         movements: By layer, how far a change of the inputs can move the samples' points. If that is
             unknown, the layer is missing or its constant is inf.
@@ -83,7 +83,6 @@ class Assessment:
     neighborhoods: Mapping[str, Rule]
     invalid: Bools
     knowable: Sequence[int] | None = None
-    found: Mapping[str, Bools] | None = None
     decisions: Mapping[str, Decision] | None = None
     movements: Mapping[str, Movement] = field(default_factory=dict)
     levels: Levels | None = None
@@ -94,15 +93,15 @@ class Assessment:
     def __post_init__(self) -> None:
         kind = "given by layer, such as {'output': Ball(0.5)}"
         check_by_layer(self.neighborhoods, self.evidence, kind=kind)
-        if self.found is not None and set(self.found) != set(self.evidence):
+        if self.decisions is not None and set(self.decisions) != set(self.evidence):
             raise InputError(
-                f"supports are needed for the layers {sorted(self.evidence)}; "
-                f"got them for {sorted(self.found)}"
+                f"decisions are needed for the layers {sorted(self.evidence)}; "
+                f"got them for {sorted(self.decisions)}"
             )
-        marked = self.answered | self.invalid
-        if not marked.all():
+        unmarked = (self.belief_codes == NO_BELIEF) & ~self.invalid
+        if unmarked.any():
             raise InputError(
-                f"a sample without belief must be invalid; row {marked.argmin()} is not marked so"
+                f"a sample without belief must be invalid; row {unmarked.argmax()} is not marked so"
             )
 
     def __len__(self) -> int:
@@ -118,11 +117,7 @@ class Assessment:
 
         If it did not answer about every sample, an array of objects with None for the others.
         """
-        if self.answered.all():
-            return self.classes[self.belief_codes]
-        labels = np.full(len(self), None, dtype=object)
-        labels[self.answered] = self.classes[self.belief_codes[self.answered]].astype(object)
-        return labels
+        return labels_of(self.classes, self.belief_codes)
 
     @cached_property
     def answered(self) -> Bools:
@@ -133,10 +128,11 @@ class Assessment:
     @cached_property
     def weighed(self) -> dict[str, Weighed]:
         """For each layer, the evidence as its quorum counts it: one distance per class."""
-        return {
-            layer: weigh(evidence, self.neighborhoods[layer].quorum, self.belief_codes)
-            for layer, evidence in self.evidence.items()
-        }
+        weighed = {}
+        for layer, evidence in self.evidence.items():
+            quorum = self.neighborhoods[layer].quorum
+            weighed[layer] = weigh(evidence, quorum, self.belief_codes)
+        return weighed
 
     @cached_property
     def supports(self) -> dict[str, Bools]:
@@ -144,15 +140,14 @@ class Assessment:
 
         An invalid sample has none, whatever its evidence: it fails closed, to IDK.
         """
-        valid = ~self.invalid[:, None]
-        if self.found is not None:
-            if valid.all():
-                return {layer: self.found[layer] for layer in self.evidence}
-            return {layer: self.found[layer] & valid for layer in self.evidence}
-        return {
-            layer: find_support(weighed, self.neighborhoods[layer]) & valid
-            for layer, weighed in self.weighed.items()
-        }
+        supports, valid = {}, ~self.invalid[:, None]
+        for layer in self.evidence:
+            if self.decisions is not None:
+                support = self.decisions[layer].support
+            else:
+                support = find_support(self.weighed[layer], self.neighborhoods[layer])
+            supports[layer] = support & valid
+        return supports
 
     @cached_property
     def justification(self) -> Bools:
@@ -177,7 +172,7 @@ class Assessment:
     def doubted(self) -> Bools:
         """Mask of shape (n,) of the samples about which the model's own confidence is too low."""
         if self.least_confidence == -np.inf:
-            return np.zeros(len(self), dtype=bool)
+            return np.zeros(self.invalid.shape, dtype=bool)
         return np.asarray(self._confidence < self.least_confidence)
 
     @cached_property
@@ -219,24 +214,21 @@ class Assessment:
     @cached_property
     def _voices(self) -> Floats:
         """What each voice says, of shape (n, n_voices)."""
-        path = self._path
-        contrasts = {layer: self._contrast(layer, path.quorum) for layer in path.layers}
+        path, contrasts = self._path, dict[str, Contrast]()
+        for layer in path.layers:
+            if self.decisions is not None:
+                contrasts[layer] = self.decisions[layer].contrast
+            else:
+                contrasts[layer] = find_contrast(self.weighed[layer], self.belief_codes)
         return path.ranks(contrasts, self._confidence if path.hears_model else None)
-
-    def _contrast(self, layer: str, quorum: Quorum) -> Contrast:
-        if self.decisions is not None and self.decisions[layer].contrast.quorum == quorum:
-            return self.decisions[layer].contrast
-        evidence = weigh(self.evidence[layer], quorum, self.belief_codes)
-        return find_contrast(evidence, self.belief_codes)
 
     @cached_property
     def own_exemplars(self) -> dict[str, Ints]:
         """For each layer, the nearest training row of the believed class, (n,); -1 for none."""
         if self.decisions is not None:
             return {layer: self.decisions[layer].exemplars for layer in self.evidence}
-        rows = np.arange(len(self))
         return {
-            layer: np.where(self.answered, each.exemplars[rows, self.belief_codes], NO_EXEMPLAR)
+            layer: believed(each.exemplars, self.belief_codes, NO_EXEMPLAR)
             for layer, each in self.evidence.items()
         }
 
@@ -298,12 +290,7 @@ class Assessment:
     def under(self, neighborhoods: Mapping[str, Rule]) -> Assessment:
         """Assess the same predictions with other `neighborhoods`, from the same evidence."""
         return replace(
-            self,
-            neighborhoods=neighborhoods,
-            found=None,
-            decisions=None,
-            levels=None,
-            least_confidence=-np.inf,
+            self, neighborhoods=neighborhoods, decisions=None, levels=None, least_confidence=-np.inf
         )
 
     def only(self, layers: Sequence[str]) -> Assessment:
@@ -313,7 +300,6 @@ class Assessment:
             self,
             evidence={layer: self.evidence[layer] for layer in chosen},
             neighborhoods={layer: self.neighborhoods[layer] for layer in chosen},
-            found=None if self.found is None else {layer: self.found[layer] for layer in chosen},
             decisions=None if self.decisions is None else {c: self.decisions[c] for c in chosen},
             levels=None if self.levels is None else self.levels.only(chosen),
         )
@@ -325,7 +311,7 @@ class Assessment:
             samples: A position, a slice, positions or a mask of shape (n,). A single position gives
                 an assessment of one sample.
         """
-        rows, found, decided = pick_samples(samples, len(self)), self.found, self.decisions
+        rows = pick_samples(samples, len(self))
         return replace(
             self,
             belief_codes=self.belief_codes[rows],
@@ -335,13 +321,37 @@ class Assessment:
             invalid=self.invalid[rows],
             y_true=None if self.y_true is None else self.y_true[rows],
             index=None if self.index is None else self.index[rows],
-            found=None if found is None else {layer: found[layer][rows] for layer in found},
-            decisions=None if decided is None else {c: decided[c][rows] for c in decided},
+            decisions=None if self.decisions is None else about(self.decisions, rows),
         )
 
     def __iter__(self) -> Iterator[Assessment]:
         """Assessments of one sample each."""
         return (self[i] for i in range(len(self)))
+
+    @cached_property
+    def answers(self) -> Answers:
+        """The answers alone, without evidence, as everything that is written takes them."""
+        levels, codes = self.levels, self.belief_codes
+        if levels is not None:
+            watched, by_layer = self.level, self.layer_levels
+        else:
+            alone = [make_assertions(codes, justify([each])) for each in self.supports.values()]
+            watched = np.asarray(self.assertion, np.float64) / Assertion.IK
+            by_layer = np.column_stack(alone).astype(np.float64) / Assertion.IK
+        return Answers(
+            classes=self.classes,
+            belief=codes,
+            score=np.where(self.answered, self.scores[np.arange(len(self)), codes], np.nan),
+            assertion=self.assertion,
+            reason=self.reason,
+            justified=self.justification,
+            level=None if levels is None else self.level,
+            weakest=None if levels is None else self._voices.argmin(axis=1),
+            voices=() if levels is None else tuple(map(str, levels.voices)),
+            watched=watched,
+            watched_by_layer=by_layer,
+            index=self.index,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answers as plain values for JSON, lists with an entry for each sample.
@@ -354,7 +364,7 @@ class Assessment:
             `assertion` and `reason`, by name; `justified`, the labels of the justified classes;
             `level` and `weakest`, if there are levels.
         """
-        return as_plain(self)
+        return self.answers.to_dict()
 
     def to_frame(self) -> Any:
         """Return the answers as a `pandas.DataFrame` with a row for each sample.
@@ -368,12 +378,20 @@ class Assessment:
         Raises:
             MissingExtraError: pandas is not installed.
         """
-        return as_frame(lambda: as_columns(self), self.index)
+        return self.answers.to_frame()
 
     def _repr_html_(self) -> str:
-        from iknow.explain.html import assessment_to_html  # markup is for notebooks alone
-
-        return assessment_to_html(self)
+        counts = {a: int((self.assertion == a).sum()) for a in reversed(Assertion)}
+        reasons = {reason: int((self.reason == reason).sum()) for reason in Reason}
+        given = ", ".join(f"{reason.name.lower()} {n:,}" for reason, n in reasons.items() if n)
+        rules = [(text(layer), text(repr(rule))) for layer, rule in self.neighborhoods.items()]
+        return card(
+            heading("Assessment", f"of {len(self):,} predictions"),
+            bar(counts, len(self)),
+            legend(counts, len(self)),
+            table(("layer", "rule"), rules, margin="12px 0 0"),
+            paragraphs([f"reasons: {given}"] if given else []),
+        )
 
     def explain(
         self, i: int, *, samples: Any = None, training: Any = None, renderer: Renderer | None = None
@@ -393,24 +411,32 @@ class Assessment:
         """
         i = as_whole(i, "i", "be a whole number, the position of a sample")
         one, i = self[i], i % len(self)
-        return explain_sample(one, i, samples=samples, training=training, renderer=renderer)
+        leveled, stability = one.levels is not None and not one.invalid[0], one.stability
+        return Explanation(
+            index=i,
+            belief=one.belief.tolist()[0],
+            assertion=one.assertion[0],
+            reason=one.reason[0],
+            layers=tuple(explain_layer(one, layer, training, renderer) for layer in one.evidence),
+            margin=float(one.margin[0]),
+            stability=(int(stability.at_least[0]), bool(stability.exact[0])),
+            changes=int(stability.changes[0]),
+            level=float(one.level[0]) if leveled else None,
+            weakest=str(one.weakest[0]) if leveled else "",
+            picture=picture_at(samples, i, renderer),
+        )
 
 
 def pick_samples(samples: Any, n: int) -> slice | Ints:
     """Which of n samples are meant: a slice, or positions >= 0 of shape (m,), as numpy would."""
-    if isinstance(samples, slice):
-        try:
-            samples.indices(n)
-        except Exception as error:  # not whole numbers, or a step of 0
-            raise InputError(f"{KINDS}; got {shown(samples)}: {error}") from error
-        return samples
-    if isinstance(samples, Integral) and not isinstance(samples, NO_NUMBERS):
-        _check_within(samples, n)
-        return slice(int(samples) % n, int(samples) % n + 1)
+    is_one = isinstance(samples, Integral) and not isinstance(samples, NO_NUMBERS)
     try:
+        if isinstance(samples, slice):
+            samples.indices(n)  # fails if these are not whole numbers, or the step is 0
+            return samples
         given = np.asarray(None if isinstance(samples, tuple) else samples)  # a[0, 1] is a slip
     except Exception as error:  # ragged lists, or an object that refuses
-        raise InputError(f"{KINDS}; got {shown(samples)}") from error
+        raise InputError(f"{KINDS}; got {shown(samples)}: {error}") from error
     if isinstance(samples, list) and not samples:
         return np.empty(0, dtype=np.int64)
     if given.ndim == 1 and given.dtype == bool:
@@ -419,18 +445,17 @@ def pick_samples(samples: Any, n: int) -> slice | Ints:
                 f"a mask must have a flag for each of the {n} samples; got {len(given)} flags"
             )
         return np.flatnonzero(given)
-    if given.dtype.kind not in "iu" or given.ndim != 1:
+    if not is_one and (given.dtype.kind not in "iu" or given.ndim != 1):
         raise InputError(f"{KINDS}; got {shown(samples)}")
-    for position in (given.min(), given.max()) if len(given) else ():
-        _check_within(position, n)
+    ends = [samples] if is_one else [given.min(), given.max()] if len(given) else []
+    for position in ends:
+        if not -n <= position < n:
+            raise InputError(
+                f"sample {shown(int(position))} does not exist: the assessment holds {n} samples"
+            )
+    if is_one:
+        return slice(int(samples) % n, int(samples) % n + 1)
     return given.astype(np.int64) % max(n, 1)
-
-
-def _check_within(position: Any, n: int) -> None:
-    if not -n <= position < n:
-        raise InputError(
-            f"sample {shown(int(position))} does not exist: the assessment holds {n} samples"
-        )
 
 
 def choose_layers(layers: Any, there: Collection[str]) -> list[str]:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from iknow.cards import COLORS, MEANINGS, badge, card, paragraphs, table, text
 from iknow.core.assertion import Assertion, Reason
 from iknow.core.codes import NO_BELIEF
 from iknow.core.evidence import NO_EXEMPLAR, Evidence
@@ -19,7 +22,7 @@ from iknow.core.quorum import ONE, Quorum, Weighed
 from iknow.core.rule import NO_REACH
 from iknow.core.slack import Slack, find_slack
 from iknow.core.text import name
-from iknow.explain.picture import Picture, Renderer, picture_of, take_sample
+from iknow.explain.picture import Picture, Renderer, picture_of, picture_to_html, take_sample
 
 if TYPE_CHECKING:
     from iknow.explain.assessment import Assessment
@@ -129,7 +132,7 @@ class LayerExplanation:
         if self.reach is None and self.samples_for:
             # Some rules have no reach where the believed class is far, however near another is.
             return f"{finding}; nearest of the belief: {listed(self.samples_for, self.quorum[0])}"
-        nearest = min((*self.samples_for, *self.samples_against), default=None, key=_distance)
+        nearest = min((*self.samples_for, *self.samples_against), default=None, key=_DISTANCE)
         return finding if nearest is None else f"{finding}; the nearest is {nearest}"
 
 
@@ -212,29 +215,24 @@ class Explanation:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        from iknow.explain.html import to_html  # markup is for notebooks alone
+        belief = "none" if self.belief is None else text(self.belief)
+        sample = "" if self.picture is None else picture_to_html(self.picture)
+        headings = ("layer", "for", "against", "within reach", "turns")
+        foundation = self.foundation if self.assertion == Assertion.IK else ""
+        said = [f"{_capital(each)}." for each in (self.standing, foundation) if each]
+        return card(
+            f"<div>{badge(self.assertion)} {MEANINGS[self.assertion]}, sample {self.index}, belief "
+            f"<b>{belief}</b></div>",
+            f'<p style="margin:8px 0">{escape(_capital(self.sentence))}.</p>',
+            f'<div style="display:flex;flex-wrap:wrap;gap:8px 32px"><div>{sample}</div>',
+            table(headings, map(_layer_row, self.layers)),
+            "</div>",
+            paragraphs(said),
+            color=COLORS[self.assertion],
+        )
 
-        return to_html(self)
 
-
-def explain_sample(
-    one: Assessment, index: int, *, samples: Any, training: Any, renderer: Renderer | None
-) -> Explanation:
-    """Explain the one sample that `one` is about, at `index` among those that were assessed."""
-    leveled = one.levels is not None and not one.invalid[0]
-    return Explanation(
-        index=index,
-        belief=one.belief.tolist()[0],
-        assertion=one.assertion[0],
-        reason=one.reason[0],
-        layers=tuple(explain_layer(one, layer, training, renderer) for layer in one.evidence),
-        margin=float(one.margin[0]),
-        stability=(int(one.stability.at_least[0]), bool(one.stability.exact[0])),
-        changes=int(one.stability.changes[0]),
-        level=float(one.level[0]) if leveled else None,
-        weakest=str(one.weakest[0]) if leveled else "",
-        picture=picture_at(samples, index, renderer),
-    )
+_DISTANCE = attrgetter("distance")
 
 
 def listed(exemplars: Sequence[Exemplar], needed: int) -> str:
@@ -294,11 +292,32 @@ def _strongest_other(evidence: Evidence, weighed: Weighed) -> int | None:
     return int(found[0]) if len(found) else None
 
 
-def _distance(exemplar: Exemplar) -> float:
-    return exemplar.distance
-
-
 def picture_at(samples: Any, row: int, renderer: Renderer | None) -> Picture | None:
     """What the sample in a row looks like; None if it is not given."""
     sample = None if samples is None else take_sample(samples, row)
     return None if sample is None else picture_of(sample, renderer)
+
+
+def _layer_row(layer: LayerExplanation) -> tuple[str, ...]:
+    support = ", ".join(map(name, layer.support)) or "nothing"
+    needed, contradicting = layer.quorum
+    return (
+        text(layer.layer),
+        _exemplars(layer.samples_for, needed),
+        _exemplars(layer.samples_against, contradicting),
+        f"{escape(support)}<br>{layer.extent}",
+        "" if layer.slack is None else escape(str(layer.slack)),
+    )
+
+
+def _exemplars(exemplars: Sequence[Exemplar], needed: int) -> str:
+    """Pictures in a row, over the words that a text has; without pictures the words alone."""
+    pictures = [picture_to_html(each.picture) for each in exemplars if each.picture is not None]
+    row = f'<div style="display:flex;flex-wrap:wrap;gap:4px">{"".join(pictures)}</div>'
+    few = f"of {needed} needed" if 0 < len(exemplars) < needed else ""
+    words = [*(escape(str(each)) for each in exemplars), few]
+    return (row if pictures else "") + ("<br>".join(filter(None, words)) or "no sample")
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

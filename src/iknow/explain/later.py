@@ -8,17 +8,20 @@ input can move a point.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from iknow.core.arrays import Ints
+from iknow.core.decision import Decision
 from iknow.core.evidence import Evidence
 from iknow.core.robustness import Movement
 from iknow.locking import Lock
 
-Found = TypeVar("Found", Evidence, Movement)
+Found = TypeVar("Found", Evidence, Movement, Decision)
 
 
+@dataclass(eq=False, repr=False)
 class Later(Mapping[str, Found], Generic[Found]):
     """What is known about samples in each layer, by name, found on first access.
 
@@ -27,36 +30,33 @@ class Later(Mapping[str, Found], Generic[Found]):
     dicts of all layers.
     """
 
-    def __init__(
-        self, layers: Iterable[str], find: Callable[[str, Ints], Found] | None, positions: Ints
-    ) -> None:
-        self._layers = tuple(layers)
-        self._find: Callable[[str, Ints], Found] | None = find
-        self._positions = positions
-        self._found: dict[str, Found] = {}
-        self._lock = Lock()
+    layers: Collection[str]
+    find: Callable[[str, Ints], Found] | None
+    positions: Ints
+    found: dict[str, Found] = field(default_factory=dict)
+    lock: Lock = field(default_factory=Lock)
 
     def __getitem__(self, layer: str) -> Found:
-        if layer not in self._layers:
+        if layer not in self.layers:
             raise KeyError(layer)
-        with self._lock.held():  # a second thread waits rather than find it again
-            if layer not in self._found and self._find is not None:
-                self._found[layer] = self._find(layer, self._positions)
-            if len(self._found) == len(self._layers):
-                self._find = None
-            return self._found[layer]
+        with self.lock.held():  # a second thread waits rather than find it again
+            if layer not in self.found and self.find is not None:
+                self.found[layer] = self.find(layer, self.positions)
+            if len(self.found) == len(self.layers):
+                self.find = None
+            return self.found[layer]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._layers)
+        return iter(self.layers)
 
     def __len__(self) -> int:
-        return len(self._layers)
+        return len(self.layers)
 
     def __contains__(self, layer: object) -> bool:  # Mapping's own would find the value
-        return layer in self._layers
+        return layer in self.layers
 
     def __repr__(self) -> str:
-        return f"Later of {', '.join(self._layers)}; found: {len(self._found)}"
+        return f"Later of {', '.join(self.layers)}; found: {len(self.found)}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A copy cannot take the model along. It did not ask for a certificate, so no warnings.
@@ -66,11 +66,10 @@ class Later(Mapping[str, Found], Generic[Found]):
 
     def about(self, samples: slice | Ints) -> Later[Found]:
         """The same about some of the samples; what is not found yet is found for them alone."""
-        with self._lock.held():
-            find, found = self._find, dict(self._found)
-        part = Later(self._layers, find, self._positions[samples])
-        part._found = {layer: whole[samples] for layer, whole in found.items()}
-        return part
+        with self.lock.held():
+            find, found = self.find, dict(self.found)
+        found = {layer: whole[samples] for layer, whole in found.items()}
+        return Later(self.layers, find, self.positions[samples], found)
 
 
 def about(by_layer: Mapping[str, Found], samples: slice | Ints) -> Mapping[str, Found]:

@@ -12,16 +12,20 @@ A text is shown as it is, shortened. What cannot be rendered is shown as numbers
 
 from __future__ import annotations
 
+import base64
 import math
 import struct
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
+from itertools import cycle
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from iknow.cards import CELL
 from iknow.core.arrays import Floats
 from iknow.core.text import as_whole, name, shown
 from iknow.errors import InputError
@@ -29,6 +33,9 @@ from iknow.errors import InputError
 MOST_FEATURES = 256  # values of a sample that are shown as numbers
 LONGEST_TEXT = 600  # characters of a sample that is a text
 BRIGHTEST = 255
+SERIES_COLORS = ("#0063a6", "#a83279", "#4aa8e0", "#777777")
+WIDTH, HEIGHT = 180, 72  # of a drawn series
+FEATURES_SHOWN = 12  # in a notebook
 GRAY, RGB = 0, 2  # PNG's color types, for one and three bytes per pixel
 
 
@@ -224,6 +231,44 @@ def _plain(value: Any) -> float | str:
         return name(value)
     except Exception:  # a number too long to write, an object that cannot be written at all
         return f"<{type(value).__name__}>"
+
+
+def picture_to_html(picture: Picture) -> str:
+    """A picture as an image, a drawing or a table."""
+    if isinstance(picture, Image):
+        data = base64.b64encode(png_bytes(picture.pixels)).decode()
+        return (
+            f'<img src="data:image/png;base64,{data}" alt="the sample" '
+            'style="height:96px;image-rendering:pixelated">'
+        )
+    if isinstance(picture, Series):
+        return _draw(picture)
+    names = picture.names or tuple(f"[{i}]" for i in range(len(picture.values)))
+    shown = list(zip(names, picture.values, strict=True))[:FEATURES_SHOWN]
+    n_more = picture.n_more + len(picture.values) - len(shown)
+    rows = "".join(
+        f'<tr><td style="{CELL};opacity:0.7">{escape(title)}</td><td style="{CELL}">'
+        f"{escape(value if isinstance(value, str) else f'{value:.4g}')}</td></tr>"
+        for title, value in shown
+    )
+    more = f'<tr><td style="{CELL}" colspan="2">and {n_more} more</td></tr>' if n_more else ""
+    return f'<table style="border-collapse:collapse;font-size:85%">{rows}{more}</table>'
+
+
+def _draw(series: Series) -> str:
+    """The channels of a series as lines over one another, on a common scale."""
+    values = series.values
+    low, high = float(values.min()), float(values.max())
+    heights = HEIGHT - 3 - scale(values, low, high) * (HEIGHT - 6)
+    places = np.linspace(2, WIDTH - 2, values.shape[1])
+    lines = ""
+    for channel, color in zip(heights, cycle(SERIES_COLORS), strict=False):
+        points = " ".join(f"{x:.1f},{y:.1f}" for x, y in zip(places, channel, strict=True))
+        lines += f'<polyline fill="none" stroke="{color}" stroke-width="1.5" points="{points}"/>'
+    return (
+        f'<svg width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+        f'aria-label="a series from {low:.4g} to {high:.4g}">{lines}</svg>'
+    )
 
 
 def png_bytes(pixels: NDArray[np.uint8]) -> bytes:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from iknow.models.adapt import as_model
 from iknow.models.function import FunctionModel, PrecomputedModel
 from iknow.models.inputs import Sizes
-from iknow.models.model import Layer, Model, Observation, make_observation
+from iknow.models.model import Column, Layer, Model, Observation, make_observation
 from iknow.models.probe import Probe
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 LAZY = ("KerasModel", "OnnxModel", "SklearnModel", "TorchModel")
 
 __all__ = [
+    "Column",
     "FunctionModel",
     "KerasModel",
     "Layer",

@@ -134,8 +134,7 @@ class KerasModel(Network):
 
     def __init__(self, model: Any, pool: Any = None, scores: Any = None) -> None:
         super().__init__(pool, scores)
-        self.model = model
-        self._readers: dict[tuple[str, ...], Reader] = {}
+        self.model, self._name = model, f"the Keras model {model.name!r}"
 
     def prepare(self, inputs: Any) -> Any:
         """Return an array, or `Fields` for several `inputs`, given by name or in order."""
@@ -166,10 +165,6 @@ class KerasModel(Network):
         inside = (Layer(dense[-1] + ENTRANCE, "hidden"), Layer(dense[-1], "output"))
         return (*raw, *inside) if of_floats and whole else inside
 
-    @property
-    def _name(self) -> str:
-        return f"the Keras model {self.model.name!r}"
-
     def _places(self) -> dict[str, Any]:
         return all_layers(self.model)
 
@@ -191,9 +186,9 @@ class KerasModel(Network):
             if not wanted:
                 returned = self.model(given, training=False)
             else:
-                if wanted not in self._readers:
-                    self._readers[wanted] = Reader(self.model, wanted)
-                returned, values = self._readers[wanted](given)
+                if wanted not in self._settled:
+                    self._settled[wanted] = Reader(self.model, wanted)
+                returned, values = self._settled[wanted](given)
         except IknowError:
             raise
         except Exception as error:  # of the backend, whichever it is
@@ -207,7 +202,3 @@ class KerasModel(Network):
             here = inside[layer if layer in inside else layer.removesuffix(ENTRANCE)]
             found[layer] = Read(each, getattr(here, "data_format", None) != "channels_first")
         return Pass(to_array(raw, "the output"), found)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Pickle only what cannot be derived."""
-        return {**self.__dict__, "_readers": {}}

@@ -43,13 +43,43 @@ Role = Literal["input", "table", "middle", "hidden", "output", "leaves"]
 
 
 @dataclass(frozen=True)
+class Column:
+    """A column of a table.
+
+    Attributes:
+        name: Its name.
+        kind: Whether it holds numbers or categories.
+        known: The categories seen in training.
+
+    Examples:
+        >>> Column("city", "category", known=("Bern", "Rome")).known
+        ('Bern', 'Rome')
+    """
+
+    name: str
+    kind: Literal["number", "category"]
+    known: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
 class Layer:
-    """A layer of a model: the `name` by which `observe` knows it, and its `role`: "input", "table",
-    "middle", "hidden", "output" or "leaves".
+    """A layer of a model, and what it is to the model.
+
+    Attributes:
+        name: By which `observe` knows it.
+        role: "input", "table", "middle", "hidden", "output" or "leaves".
+        pool: How its activations become one vector per sample, if that is not the model's own way.
+        columns: Those of a table.
+
+    Examples:
+        >>> Layer("fc2", "hidden").role
+        'hidden'
     """
 
     name: str
     role: Role
+    pool: str | None = None
+    columns: tuple[Column, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,12 +91,15 @@ class Observation:
         belief: The position of the believed class, of shape (n,); `NO_BELIEF`, -1, for none.
         activations: By layer, of shape (n, n_features); 0 for invalid inputs.
         invalid: Mask of shape (n,) of the inputs without a belief or with non-finite activations.
+        unseen: The share of categories or words that training never saw, of shape (n,); None if the
+            model does not know.
     """
 
     scores: Floats
     belief: Ints
     activations: Mapping[str, Floats32]
     invalid: Bools
+    unseen: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -78,7 +111,8 @@ class Observation:
 
     def __getitem__(self, rows: Any) -> Observation:
         layers = {layer: values[rows] for layer, values in self.activations.items()}
-        return Observation(self.scores[rows], self.belief[rows], layers, self.invalid[rows])
+        unseen = None if self.unseen is None else self.unseen[rows]
+        return Observation(self.scores[rows], self.belief[rows], layers, self.invalid[rows], unseen)
 
 
 class Model(ABC):
@@ -283,7 +317,8 @@ def join_whole(parts: Iterable[Observation], n_samples: int | None = None) -> Ob
 
     n_samples: of all, to see at once whether memory suffices; None if nobody knows.
     """
-    scores, belief, invalid = list[Floats](), list[Ints](), list[Bools]()
+    scores, belief = list[Floats](), list[Ints]()
+    invalid, unseen = list[Bools](), list[Floats]()
     layers: dict[str, list[Floats32]] = {}
     n = 0
     for part in parts:
@@ -301,13 +336,19 @@ def join_whole(parts: Iterable[Observation], n_samples: int | None = None) -> Ob
         scores.append(part.scores.copy())
         belief.append(part.belief)
         invalid.append(part.invalid)
+        unseen += [] if part.unseen is None else [part.unseen]
     if n_samples not in (None, n):
         raise InputError(f"expected observations of {n_samples} samples; got {n}")
     whole = {}
     for layer in list(layers):
         whole[layer] = _stack(layers.pop(layer), np.float32)
-    bad = _stack(invalid, np.bool_)
-    return Observation(_stack(scores, np.float64), _stack(belief, np.int64), whole, bad)
+    return Observation(
+        _stack(scores, np.float64),
+        _stack(belief, np.int64),
+        whole,
+        _stack(invalid, np.bool_),
+        _stack(unseen, np.float64) if len(unseen) == len(scores) else None,
+    )
 
 
 def _stack(arrays: list[Any], dtype: type[np.generic]) -> Any:

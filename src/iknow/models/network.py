@@ -55,17 +55,18 @@ class Network(Model):
     in what the network returns.
     """
 
-    _entrance = ENTRANCE  # nothing if what enters a layer is no layer
+    _name: str  # in errors
     _hint = ""  # in errors, after the name, why it has few layers
+    _entrance = ENTRANCE  # nothing if what enters a layer is no layer
 
     def __init__(self, pool: PoolOption = None, scores: ScoresOption = None) -> None:
         check_scores(scores)
         self.pooling, self.scores = Pooling(pool), scores
+        self._settled: dict[tuple[str, ...], Any] = {}  # by layers, how they are read
 
-    @property
-    @abstractmethod
-    def _name(self) -> str:
-        """The network in errors."""
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle only what cannot be derived."""
+        return {**self.__dict__, "_settled": {}}
 
     def _places(self) -> Mapping[str, Any]:
         """Where `_run` finds each layer inside the network, by name."""
@@ -76,15 +77,16 @@ class Network(Model):
         """A batch as `_run` takes it, and which samples are not finite; None if all are."""
 
     @abstractmethod
-    def _run(self, batch: Any, layers: Sequence[str], places: Mapping[str, Any]) -> Pass:
+    def _run(self, batch: Any, layers: Sequence[str], places: Any) -> Pass:
         """What the network gives for a batch that it may write to; places: as `_locate` gave."""
 
-    def _as_array(self, values: Any, what: str) -> Any:
-        """One of a batch's arrays, as `_take` gave it, as pooling takes it."""
+    @staticmethod
+    def _as_array(values: Any, what: str) -> Any:
+        """What goes in or out of the network, as pooling takes it; what: its name in errors."""
         return values
 
     def _locate(self, layers: Sequence[str]) -> Mapping[str, Any]:
-        """The places of all layers; `LayerError` if one of these, or one to pool, is unknown."""
+        """The places of these layers; `LayerError` if one of them, or one to pool, is unknown."""
         places = self._places()
         plain = [layer for layer in layers if layer.removesuffix(self._entrance) not in places]
         if set(plain).difference(WHOLE) or self.pooling.is_by_layer:
@@ -96,49 +98,47 @@ class Network(Model):
         return places
 
     def observe(self, batch: Any, layers: Sequence[str]) -> Observation:
-        places = self._locate(layers)
         taken, strange = self._take(batch)
         if strange is None:
-            return self._ask(taken, layers, places)
+            return self._ask(taken, layers)
         return observe_apart(
-            lambda part, wanted: self._ask(part.copy(), wanted, places),
+            lambda part, wanted: self._ask(part.copy(), wanted),
             taken,
             layers,
             strange.astype(np.int64),
             substitute=lambda: without_values(taken),
         )
 
-    def _ask(self, batch: Any, layers: Sequence[str], places: Mapping[str, Any]) -> Observation:
-        seen, given = find_mask(batch), {}
+    def _ask(self, batch: Any, layers: Sequence[str]) -> Observation:
+        places, given = self._locate(layers), {}
+        arrays = batch.arrays if isinstance(batch, Fields) else {INPUT: batch}
         if INPUT in layers and INPUT not in places:  # before it runs: it may overwrite
-            given[INPUT] = Read(self._as_array(only_array(batch), "the input"))
+            if len(arrays) > 1:
+                raise LayerError(
+                    f"inputs in several arrays ({', '.join(arrays)}) have no single layer 'input': "
+                    "choose another layer"
+                )
+            given[INPUT] = Read(self._as_array(next(iter(arrays.values())), "the input"))
+        hidden = find_mask(arrays)
         found = self._run(batch, layers, places)
-        scores = as_columns(found.scores, self.scores, self._name)
+        scores = found.scores
+        if not isinstance(scores, np.ndarray):
+            scores = self._as_array(scores, f"the output of {self._name}")
+        scores = as_columns(scores, self.scores, self._name)
         reads, pooled = {OUTPUT: Read(scores), **given, **found.layers}, {}
         for layer in layers:
             values, features_last, mask = reads[layer]
-            mask = seen if mask is None else mask
+            mask = hidden if mask is None else mask
             pooled[layer] = self.pooling(layer, values, features_last=features_last, mask=mask)
         return make_observation(scores, pooled, belief=found.belief)
 
 
-def find_mask(batch: Any) -> Any:
+def find_mask(arrays: Mapping[str, Any]) -> Any:
     """The attention mask, of shape (n, tokens), 0 where the inputs are padding; None without."""
-    mask = batch.arrays.get(MASK) if isinstance(batch, Fields) else None
+    mask = arrays.get(MASK)
     if mask is None or isinstance(mask, np.ndarray):
         return mask
     return mask.cpu().numpy() if mask.ndim == 2 else None
-
-
-def only_array(batch: Any) -> Any:
-    """What the layer "input" is made of."""
-    arrays = batch.arrays if isinstance(batch, Fields) else {INPUT: batch}
-    if len(arrays) > 1:
-        raise LayerError(
-            f"inputs in several arrays ({', '.join(arrays)}) have no single layer 'input': choose "
-            "another layer"
-        )
-    return next(iter(arrays.values()))
 
 
 def without_values(batch: Any) -> Any:

@@ -79,6 +79,8 @@ def observe_apart(
     for rows, part in parts:
         answers.scores[rows], answers.belief[rows] = part.scores, part.belief
         answers.invalid[rows] = part.invalid
+        if answers.unseen is not None:
+            answers.unseen[rows] = np.nan if part.unseen is None else part.unseen
         for layer, values in part.activations.items():
             check_width(layer, values, answers.activations[layer].shape[1])
             answers.activations[layer][rows] = values
@@ -87,12 +89,13 @@ def observe_apart(
 
 def silence(observation: Observation, rows: Bools) -> Observation:
     """A copy without any answer for the marked samples; rows: mask of shape (n,)."""
-    mask, layers = rows[:, None], observation.activations
+    mask, layers, unseen = rows[:, None], observation.activations, observation.unseen
     return Observation(
         np.where(mask, np.nan, observation.scores),
         np.where(rows, NO_BELIEF, observation.belief),
         {layer: np.where(mask, np.float32(0), layers[layer]) for layer in layers},
         rows | observation.invalid,
+        None if unseen is None else np.where(rows, np.nan, unseen),
     )
 
 

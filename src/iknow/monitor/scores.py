@@ -8,11 +8,7 @@ them are evidence of a change.
 
 from __future__ import annotations
 
-import numpy as np
-
 from iknow.core.arrays import Floats, Ints
-from iknow.core.assertion import Assertion, Assertions, make_assertions
-from iknow.core.support import justify
 from iknow.explain.assessment import Assessment
 
 
@@ -27,21 +23,11 @@ def watch_scores(assessment: Assessment) -> tuple[Floats, Ints, Floats]:
         >>> by_layer.shape == (len(X), len(ec.layers_))
         True
     """
-    a = assessment
-    if a.levels is not None:
-        return a.level, a.belief_codes, a.layer_levels
-    alone = [
-        _score(make_assertions(a.belief_codes, justify([support])))
-        for support in a.supports.values()
-    ]
-    return _score(a.assertion), a.belief_codes, np.column_stack(alone)
+    answers = assessment.answers
+    return answers.watched, answers.belief, answers.watched_by_layer
 
 
 def watched_layers(assessment: Assessment) -> tuple[str, ...]:
     """The layers that `watch_scores` is about, in the order of its columns."""
     a = assessment
     return tuple(a.supports if a.levels is None else a.levels.layers)
-
-
-def _score(assertions: Assertions) -> Floats:
-    return np.asarray(assertions, dtype=np.float64) / Assertion.IK

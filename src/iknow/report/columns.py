@@ -240,8 +240,7 @@ def sample_columns(
     known = assessment.assertion[rows] == Assertion.IK
     stability, doubted = assessment.stability, assessment.doubted
     doubted = None if doubted is None else doubted[rows]
-    belief = assessment.belief_codes[rows]
-    scores = np.where(belief < 0, np.nan, assessment.scores[rows, belief])
+    answers, belief = assessment.answers, assessment.belief_codes[rows]
     columns: Columns = {
         "index": rows.astype(np.int32),
         "counted": counted.astype(np.uint8),
@@ -249,17 +248,14 @@ def sample_columns(
         "invalid": assessment.invalid[rows].astype(np.uint8),
         "uncertified": (~may_be_known(belief, assessment.knowable)).astype(np.uint8),
         "doubted": (~may_be_known(belief, None, doubted)).astype(np.uint8),
-        "score": scores.astype(np.float32),
+        "score": answers.score[rows].astype(np.float32),
         "removals": np.where(known, stability.at_least[rows], 0).astype(np.int32),
         "removalsExact": stability.exact[rows].astype(np.uint8),
         "changes": stability.changes[rows].astype(np.int32),
     }
-    if assessment.levels is not None:
-        voices = list(map(str, assessment.levels.voices))
-        columns["level"] = assessment.level[rows].astype(np.float32)
-        columns["weakest"] = np.array(
-            [voices.index(each) for each in assessment.weakest[rows]], dtype=np.uint16
-        )
+    if answers.level is not None and answers.weakest is not None:
+        columns["level"] = answers.level[rows].astype(np.float32)
+        columns["weakest"] = answers.weakest[rows].astype(np.uint16)
     if y_true is not None:
         columns["truth"] = y_true[rows].astype(np.int32)
     return columns

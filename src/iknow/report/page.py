@@ -114,7 +114,7 @@ def make_report(
         title: Title of the page.
         notes: Sentences to add.
         selection: How the neighborhoods were chosen, to say what is certified.
-        comparison: What `iknow.evaluation.compare` returned, to show beside it.
+        comparison: What `iknow.compare` returned, to show beside it.
         max_samples: Show at most this many samples, drawn at random.
         max_bytes: Largest size of the page; pictures give way first, then samples.
         random_state: Seed for that draw.
@@ -197,7 +197,7 @@ def _facts(
         "classes": _texts(assessment.classes, named.classes),
         "trueClasses": true,
         "layers": describe_layers(assessment),
-        "voices": _voices(assessment),
+        "voices": list(map(name, assessment.answers.voices)),  # as the column `weakest` has them
         "level": chosen_level(assessment, selection),
         "nSamples": len(assessment),
         "n": len(chosen.rows),
@@ -207,12 +207,6 @@ def _facts(
             np.isfinite(movement_of(assessment, layer).lipschitz) for layer in assessment.evidence
         ),
     }
-
-
-def _voices(assessment: Assessment) -> list[str]:
-    """What can hold a level down, in the order of the column `weakest`."""
-    voices = [] if assessment.levels is None else list(map(str, assessment.levels.voices))
-    return [name(voice) for voice in voices]
 
 
 def _texts(labels: Labels, codes: Ints) -> list[str]:

@@ -216,7 +216,7 @@ def warm_up() -> None:
     """Compile the search for CPUs, or read the cached code, before the first request needs it.
 
     Without the extra `fast` it does nothing. Run it while you build an image, and each process
-    finds its search compiled: `python -c "import iknow; iknow.warm_up()"`.
+    finds its search compiled: `python -c "import iknow; iknow.search.warm_up()"`.
 
     Examples:
         >>> warm_up()

@@ -129,7 +129,7 @@ def _make(
 ) -> Any:
     try:
         with unforked():
-            from iknow.models.onnx.portable import PortableModel
+            from iknow.models.onnx.model import PortableModel
     except ImportError as error:
         raise MissingExtraError("a bundle that holds its model", "onnx") from error
     listed = None if columns is None else [str(name) for name in columns]

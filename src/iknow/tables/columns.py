@@ -1,47 +1,16 @@
-"""Columns to be written: arrays, and codes with the few values that they stand for.
-
-An assessment repeats a few words very often. A `Coded` column keeps each once, so that a writer
-treats a word once and not a row at a time.
-"""
+"""Columns to be written: arrays, and codes with the few values that they stand for."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from iknow.core.arrays import Ints
 from iknow.errors import InputError
+from iknow.explain.answers import Coded
 from iknow.tables.table import as_text, check_rows
-
-MISSING = -1
-
-
-@dataclass(frozen=True, eq=False)
-class Coded:
-    """Values by their codes. values: of shape (m,). codes: of shape (n,), -1 where none is."""
-
-    values: NDArray[Any]
-    codes: Ints
-
-    def __len__(self) -> int:
-        return len(self.codes)
-
-    def expand(self) -> NDArray[Any]:
-        """The values of shape (n,); as text if some are missing, which are empty."""
-        if not len(self.values) or (self.codes == MISSING).any():
-            texts = np.array([*map(str, self.values.tolist()), ""])
-            return texts[self.codes]
-        return self.values[self.codes]
-
-    def to_list(self) -> list[Any]:
-        """The values as plain ones, None where there is none."""
-        values = [*self.values.tolist(), None]
-        return [values[code] for code in self.codes.tolist()]
-
 
 Column = Any
 """An array of numbers, bools or text, `Coded`, or a column of pyarrow's, as it was read."""
@@ -86,7 +55,7 @@ def as_array(column: Column) -> NDArray[Any]:
 def as_list(column: Column) -> list[Any]:
     """A column as plain values, None where one is missing or not finite."""
     if isinstance(column, Coded):
-        return column.to_list()
+        return column.tolist()
     values = column.to_pylist() if hasattr(column, "to_pylist") else column.tolist()
     return [_plain(value) for value in values]
 

@@ -23,7 +23,7 @@ import pytest
 from iknow.core.arrays import Floats, Ints
 from iknow.core.codes import NO_BELIEF
 from iknow.core.decision import Decision, Scope, decide, is_enough, scope_of
-from iknow.core.evidence import NO_EXEMPLAR, Evidence, merge_evidence
+from iknow.core.evidence import Evidence, empty_evidence, merge_evidence
 from iknow.core.rule import Rule
 from iknow.errors import InputError
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
@@ -49,22 +49,38 @@ def brute_force(
     measure: Callable[[Floats, Floats], Floats] = euclidean,
 ) -> Evidence:
     """Evidence by measuring every distance in float64, one query at a time."""
-    points = np.asarray(activations).astype(np.float32).astype(np.float64)
-    places = np.asarray(queries).astype(np.float32).astype(np.float64)
-    codes = np.asarray(labels)
-    numbers = np.arange(len(points)) if rows is None else np.asarray(rows)
-    distances = np.full((len(places), n_classes, per_class), np.inf)
-    exemplars = np.full(distances.shape, NO_EXEMPLAR, dtype=np.int64)
-    neighbors = np.empty((len(places), k))
-    for i, place in enumerate(places):
-        all_distances = measure(points, place)
-        neighbors[i] = np.sort(all_distances)[:k]
-        for code in np.unique(codes):
-            members = np.flatnonzero(codes == code)
-            order = np.lexsort((numbers[members], all_distances[members]))[:per_class]
-            distances[i, code, : len(order)] = all_distances[members[order]]
-            exemplars[i, code, : len(order)] = numbers[members[order]]
-    return Evidence(distances, neighbors, exemplars)
+    points, places = (
+        np.asarray(each).astype(np.float32).astype(np.float64) for each in (activations, queries)
+    )
+    table = np.array([measure(points, place) for place in places])
+    return rank_table(
+        table.reshape(len(places), len(points)), labels, n_classes, k, per_class, rows
+    )
+
+
+def rank_table(
+    distances: Floats, labels: Any, n_classes: int, k: int = 0, per_class: int = 1, rows: Any = None
+) -> Evidence:
+    """Evidence from a table of distances, of shape (n, n_rows); inf where there is no sample.
+
+    labels: class codes of shape (n_rows,), or (n, n_rows) if they differ between queries. rows:
+    numbers of the samples, of shape (n_rows,). Default: 0, 1, ...
+    """
+    numbers = np.broadcast_to(
+        np.arange(distances.shape[1]) if rows is None else rows, distances.shape
+    )
+    order = np.lexsort((numbers, distances), axis=1)
+    columns = distances, np.broadcast_to(labels, distances.shape), numbers
+    ranked, codes, numbers = (np.take_along_axis(each, order, axis=1) for each in columns)
+    found = empty_evidence(len(ranked), n_classes, k, per_class)
+    found.neighbor_distances[:, : ranked.shape[1]] = ranked[:, :k]
+    for code in range(n_classes):
+        members = (codes == code) & (ranked < np.inf)
+        rank = np.cumsum(members, axis=1) - 1
+        query, place = np.nonzero(members & (rank < per_class))
+        at = query, code, rank[query, place]
+        found.distances[at], found.rows[at] = ranked[query, place], numbers[query, place]
+    return found
 
 
 def assert_same_evidence(actual: Evidence, expected: Evidence) -> None:

@@ -35,7 +35,7 @@ def run(graph, inputs, layers):
     if not any(each.name == "belief" for each in graph.graph.output):
         return said, said.belief
     file = read_file(graph)
-    (belief,) = Session(file).run(["belief"], feed(batch, file.graph))
+    (belief,) = Session(file).run(["belief"], feed(batch, file))
     return said, np.where(np.isnan(said.scores).any(axis=1), -1, belief)
 
 

@@ -21,8 +21,8 @@ from iknow.cli.jobs.forms import in_form, takes_text
 from iknow.cli.jobs.outputs import check_output, paths_read
 from iknow.cli.jobs.source import Source, check_width, take_inputs, trained_names
 from iknow.cli.model_files import load_model
-from iknow.core.arrays import Bools, Ints, Labels
-from iknow.core.assertion import Assertion, Reason, Word
+from iknow.core.arrays import Ints
+from iknow.core.assertion import Assertion
 from iknow.core.evidence import NO_EXEMPLAR, distances_for_and_against
 from iknow.errors import InputError
 from iknow.evaluation.metrics import Tally, evaluate, merge_tallies
@@ -30,10 +30,10 @@ from iknow.explain.assessment import Assessment
 from iknow.models import PrecomputedModel
 from iknow.selection.levels import candidate_at
 from iknow.tables import Table, format_to_write, writing
-from iknow.tables.columns import Coded
 from iknow.tables.table import as_integers
 
 ROWS_SHOWN = 10
+WRITTEN = ("belief", "assertion", "reason", "level", "weakest", "justified")
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,20 +229,15 @@ def inputs_of(
 
 
 def assertion_columns(assessment: Assessment) -> dict[str, Any]:
-    """The columns of an assessment, whose words are kept once each.
+    """The columns of an assessment, and the distances that it rests on.
 
     With a quorum the distances are those to the samples that complete it.
     """
     rows = np.arange(len(assessment))
-    answered = assessment.belief_codes >= 0
+    answered = assessment.answered
     codes = np.where(answered, assessment.belief_codes, 0)
-    columns: dict[str, Any] = {
-        "belief": Coded(_plain(assessment.classes), assessment.belief_codes),
-        "assertion": _worded(assessment.assertion, Assertion),
-        "reason": _worded(assessment.reason, Reason),
-        **_level_columns(assessment),
-        "justified": _justified(assessment.justification, assessment.classes),
-    }
+    answers = assessment.answers.columns()
+    columns = {name: answers[name] for name in WRITTEN if name in answers}
     for layer, evidence in assessment.weighed.items():
         own, other = distances_for_and_against(evidence, codes)
         nearest = evidence.nearest_distance()  # without a belief, every class is another class
@@ -253,35 +248,3 @@ def assertion_columns(assessment: Assessment) -> dict[str, Any]:
         reach = assessment.neighborhoods[layer].reach(evidence)
         columns[f"{layer}:reach"] = reach[rows, codes] if reach.ndim == 2 else reach
     return columns
-
-
-def _plain(classes: Labels) -> Labels:
-    """Labels as a file can hold them: numbers and text as they are, others as text."""
-    if classes.dtype.kind in "biufU":
-        return classes
-    return np.array([str(label) for label in classes.tolist()])
-
-
-def _worded(codes: Any, words: type[Word]) -> Coded:
-    names = [""] * (max(words) + 1)
-    for word in words:
-        names[word] = word.name
-    return Coded(np.array(names), np.asarray(codes, dtype=np.int64))
-
-
-def _level_columns(assessment: Assessment) -> dict[str, Any]:
-    """The level of each prediction and what holds it down, if there are levels."""
-    if assessment.levels is None:
-        return {}
-    places = {voice: i for i, voice in enumerate(map(str, assessment.levels.voices))}
-    codes = np.array([places[voice] for voice in assessment.weakest.tolist()], dtype=np.int64)
-    return {"level": assessment.level, "weakest": Coded(np.array(list(places)), codes)}
-
-
-def _justified(justification: Bools, classes: Labels) -> Coded:
-    """The justified classes, with | between them; few sets of classes occur."""
-    packed = np.packbits(justification, axis=1)
-    as_bytes = np.ascontiguousarray(packed).view(np.dtype((np.void, packed.shape[1])))[:, 0]
-    _, first, codes = np.unique(as_bytes, return_index=True, return_inverse=True)
-    labels = np.array([str(label) for label in classes.tolist()])
-    return Coded(np.array(["|".join(labels[row]) for row in justification[first]]), codes)

@@ -21,14 +21,12 @@ from iknow.audit.verify import Anchor, Columns
 from iknow.classifier.estimator import EpistemicClassifier
 from iknow.cli.jobs.assess import load_classifier
 from iknow.cli.jobs.outputs import check_output
-from iknow.core.codes import NO_BELIEF, for_json
 from iknow.core.text import shown
 from iknow.errors import InputError
-from iknow.explain.assessment import Assessment
+from iknow.explain.answers import Coded
 from iknow.service.rows import Rows, as_columns, as_inputs, shape_rows
 from iknow.storage.about import describe_bundle
 from iknow.tables import format_to_write, writing
-from iknow.tables.columns import Coded
 
 PART, LETTERS = 10_000, 1 << 24
 """Rows to write at a time, and letters of one column."""
@@ -79,7 +77,7 @@ class _Deriving:
         inputs = as_inputs(classifier, shape_rows(classifier, _as_rows(rows)))
         with warnings.catch_warnings():  # columns by name are in the classifier's order already
             warnings.filterwarnings("ignore", message="X (has|does not have valid) feature names")
-            return answers_of(classifier.assess(inputs))
+            return classifier.assess(inputs).answers.records()
 
 
 def _as_rows(rows: Sequence[Any]) -> Rows:
@@ -87,19 +85,6 @@ def _as_rows(rows: Sequence[Any]) -> Rows:
     if isinstance(rows[0], dict):
         return as_columns(rows)
     return Rows(list(rows) if isinstance(rows[0], str) else np.stack(list(rows)))
-
-
-def answers_of(assessment: Assessment) -> Columns:
-    """Beliefs (JSON), assertions, reasons and levels, as records hold them."""
-    labels = [json.dumps(label) for label in for_json(assessment.classes)]
-    codes = assessment.belief_codes.tolist()
-    levels = [None] * len(codes) if assessment.levels is None else assessment.level.tolist()
-    return (
-        ["null" if code == NO_BELIEF else labels[code] for code in codes],
-        [assertion.name for assertion in assessment.assertion],
-        [reason.name for reason in assessment.reason],
-        levels,
-    )
 
 
 def export_job(

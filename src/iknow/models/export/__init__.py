@@ -30,8 +30,8 @@ SCORES, LAYER, BELIEF = "scores", "layer:", "belief"
 
 EXPORTERS = {
     "TorchModel": "iknow.models.torch.to_onnx",
-    "OnnxModel": "iknow.models.onnx.portable",
-    "PortableModel": "iknow.models.onnx.portable",
+    "OnnxModel": "iknow.models.onnx.model",
+    "PortableModel": "iknow.models.onnx.model",
     "SklearnModel": "iknow.models.export.sklearn",
 }
 """Where the function `to_onnx` for an adapter is, by the name of the adapter's class."""
@@ -67,7 +67,7 @@ def as_portable(model: Model, layers: Sequence[str], inputs: Any) -> Model:
     some = model.prepare(inputs)
     content, reading = to_onnx(model, layers, some), find_reading(model, layers, some)
     with unforked():
-        from iknow.models.onnx.portable import PortableModel
+        from iknow.models.onnx.model import PortableModel
 
     return PortableModel(content, model.classes, reading=reading)
 

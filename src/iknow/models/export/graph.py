@@ -60,8 +60,6 @@ class Builder:
 
     def input(self, name: str, kind: str, width: int | None) -> Tensor:
         """Return a new input of the graph."""
-        if name.startswith(INNER) or any(each.name == name for each in self._inputs):
-            raise ExportError(f"an input cannot be called {name!r}: rename the column")
         tensor = Tensor(name, kind, width)
         self._inputs.append(_declared(tensor))
         return tensor
@@ -102,8 +100,7 @@ class Builder:
 
     def mean(self, tensors: Sequence[Tensor], weight: float) -> Tensor:
         """Return the sum divided by a weight: scikit-learn adds up first, so ties are the same."""
-        total = tensors[0] if len(tensors) == 1 else self.op("Sum", *tensors)
-        return self.op("Div", total, float(weight))
+        return self.op("Div", self.op("Sum", *tensors), float(weight))
 
     def columns(self, tensor: Tensor, which: Any) -> Tensor:
         return self.op("Gather", tensor, np.asarray(which, np.int64), width=len(which), axis=1)
@@ -216,8 +213,9 @@ class Builder:
 
     def finish(self, outputs: Mapping[str, Tensor]) -> bytes:
         """Return the model with these outputs, serialized."""
-        if taken := sorted({each.name for each in self._inputs}.intersection(outputs)):
-            raise ExportError(f"an input cannot be called {taken[0]!r}: rename the column")
+        for name in (each.name for each in self._inputs):
+            if name in outputs or name.startswith(INNER):
+                raise ExportError(f"an input cannot be called {name!r}: rename the column")
         kinds = {each.op_type for each in self._nodes}
         if TREES in kinds:
             self._opsets[ML] = TREES_OPSET

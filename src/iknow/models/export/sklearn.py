@@ -6,9 +6,10 @@ else the answer itself as 0 and 1.
 
 A model is a tree of parts: a pipeline holds steps, a voting classifier holds classifiers. A
 transformer becomes a tensor, a classifier an `Answer`. The parts in the tables below are written
-here, in double precision and with scikit-learn's own rules for ties. skl2onnx converts all others,
-and we compare what its graph says about the examples with what the part itself says, since not
-every one of its graphs is right in double precision.
+here, in double precision and with scikit-learn's own rules for ties. skl2onnx converts all others.
+Some of its converters fail in double precision, or are wrong. So a graph in the precision of the
+examples is tried first, then one in the other, and a graph is taken only if it says the same about
+the examples as the part itself.
 
 A graph computes something for every input, also where the model would raise an error: for a missing
 value that a forest never saw, for an infinite number. Which of them a model refuses we ask the
@@ -20,21 +21,27 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.frozen import FrozenEstimator
 
 from iknow.core.codes import NO_BELIEF
+from iknow.core.text import name as shown_name
 from iknow.core.text import shown
-from iknow.errors import ExportError
+from iknow.errors import ExportError, MissingExtraError
+from iknow.locking import unforked
 from iknow.models.adapt import has_base
 from iknow.models.export import BELIEF, LAYER, SCORES
-from iknow.models.export.graph import TEXT, Builder, Tensor
+from iknow.models.export.graph import OPSETS, TEXT, Builder, Tensor
 from iknow.models.inputs import own_copy, take_rows
 from iknow.models.numbers import is_missing, is_number, is_sparse
+from iknow.models.onnx.file import read_file
+from iknow.models.onnx.session import Session
 from iknow.models.refused import is_refusal
 from iknow.models.sklearn import TABLE, SklearnModel
 
@@ -67,9 +74,9 @@ CLASSIFIERS = {
     ),
     "trees.read_gradient_boosting": "GradientBoostingClassifier",
     "trees.read_histograms": "HistGradientBoostingClassifier",
-    "boosters.read_xgboost": "XGBClassifier XGBRFClassifier XgboostBooster",
-    "boosters.read_lightgbm": "LGBMClassifier LightgbmBooster",
-    "boosters.read_catboost": "CatBoostClassifier CatboostBooster",
+    "trees.read_xgboost": "XGBClassifier XGBRFClassifier XgboostBooster",
+    "trees.read_lightgbm": "LGBMClassifier LightgbmBooster",
+    "trees.read_catboost": "CatBoostClassifier CatboostBooster",
 }
 """Which function writes which classes, by their names: a subclass may compute anything."""
 PACKAGES = ("sklearn", "xgboost", "lightgbm", "catboost", "iknow")
@@ -78,9 +85,15 @@ MOST_EXAMPLES = 200
 LARGE, TOO_LARGE = 1e39, 2.0**128 - 2.0**103  # the second becomes infinite in single precision
 STRANGE = (np.nan, np.inf, -np.inf, LARGE)
 SPLITS_COLUMNS = ("ColumnTransformer", "FeatureUnion")
+X = "X"  # the input that is no data frame
+CLOSE = 1e-4  # of the largest number: far above single precision, far below a wrong formula
+LOCALE = "C.UTF-8"  # lower case without a language that a machine may lack
+# What scikit-learn takes for words unless told, and the same for onnxruntime's expressions;
+# skl2onnx would take the letters of English alone.
+WORDS, SAME_WORDS = r"(?u)\b\w\w+\b", r"[\p{L}\p{N}_]{2,}"
 
-Value = Tensor | Mapping[str, Tensor]
-"""What enters a part: one tensor, or the columns of a data frame by name, each of shape (n, 1)."""
+Value = Tensor | list[Tensor]
+"""What enters a part: one tensor, or the columns of a data frame, each of shape (n, 1)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,21 +123,34 @@ class Part:
     def columns(self) -> list[Tensor]:
         """The columns that enter, each of shape (n, 1)."""
         if not isinstance(self.value, Tensor):
-            return list(self.value.values())
+            return self.value
         return [self.b.columns(self.value, [i]) for i in range(self.value.width or 0)]
+
+    def select(self, which: Any, is_one: bool = False) -> Part:
+        """Return the part with some columns; one named by itself is an array of one axis."""
+        sample, value = self.sample, self.value
+        rows = sample.iloc[:, which] if hasattr(sample, "iloc") else sample[:, which]
+        if isinstance(value, Tensor):
+            value = self.b.columns(value, which)
+        else:
+            value = [value[i] for i in which]
+        if is_one:
+            rows = rows.iloc[:, 0] if hasattr(rows, "iloc") else rows[:, 0]
+            value = self.b.flat(replace(self, value=value).columns[0])
+        return replace(self, value=value, sample=rows)
 
     @property
     def tensor(self) -> Tensor:
         """All columns side by side."""
         if isinstance(self.value, Tensor):
             return self.value
-        text = [name for name, each in self.value.items() if each.kind == TEXT]
+        text = [each.name for each in self.value if each.kind == TEXT]
         if 0 < len(text) < len(self.value):
             raise ExportError(
                 f"ONNX cannot put text ({shown(text[0])}) and numbers into one table: encode the "
                 "text in a ColumnTransformer"
             )
-        return self.b.concat(list(self.value.values()))
+        return self.b.concat(self.value)
 
     @property
     def numbers(self) -> Tensor:
@@ -149,7 +175,7 @@ def _lower(part: Part, table: Mapping[str, str], otherwise: str) -> Any:
     is_known = kind.__module__.partition(".")[0] in PACKAGES
     places = (place for place, names in table.items() if kind.__name__ in names.split())
     place = next(places, None) if is_known else None
-    module, _, name = (place or f"foreign.{otherwise}").partition(".")
+    module, _, name = (place or f"sklearn.{otherwise}").partition(".")
     return getattr(import_module(f"{__package__}.{module}"), name)(part.of(inside))
 
 
@@ -158,7 +184,7 @@ def follow(part: Part, steps: Iterable[Any]) -> Part:
     for step in steps:
         part = part.of(step)
         if not (step is None or isinstance(step, str)):  # "passthrough"
-            value = _lower(part, TRANSFORMERS, "convert_transformer")
+            value = _lower(part, TRANSFORMERS, "convert_step")
             part = replace(part, value=value, sample=step.transform(own_copy(part.sample)))
     return part
 
@@ -215,7 +241,7 @@ def _numbers(part: Part) -> Tensor:
     if isinstance(part.value, Tensor):
         x = part.numbers
     else:
-        pairs = zip(part.value.values(), part.sample.dtypes, strict=True)
+        pairs = zip(part.value, part.sample.dtypes, strict=True)
         x = b.concat([each for each, dtype in pairs if is_number(dtype)])
     gaps = b.op("IsNaN", x)
     return b.concat([b.where(gaps, 0.0, x), b.cast(gaps, "float64")])
@@ -235,47 +261,43 @@ def _declare(b: Builder, inputs: Any) -> Value:
                 "the columns of a data frame become inputs by name: each must have a text of its "
                 f"own as its name; got {shown(names[:10])}"
             )
-        kinds = {name: _kind_of(inputs[name]) for name in names}
-        for name in (name for name in names if kinds[name] is None):
-            raise ExportError(
-                f"a column of ONNX holds numbers or text; {shown(name)} has dtype "
-                f"{inputs[name].dtype}: convert it before the model"
-            )
-        return {name: b.input(name, str(kinds[name]), 1) for name in names}
+        return [b.input(name, _kind_of(inputs[name], shown(name)), 1) for name in names]
     if is_sparse(inputs):
-        return b.input("X", "float64", int(inputs.shape[1]))
+        return b.input(X, "float64", int(inputs.shape[1]))
     values = np.asarray(inputs)
-    kind = _kind_of(values.ravel())
-    if kind is None or values.ndim > 2:
-        raise ExportError(
-            f"ONNX takes texts, or tables of numbers; got inputs of dtype {values.dtype} and shape "
-            f"{values.shape}: pass a data frame, whose columns may be of different kinds"
-        )
-    return b.input("X", kind, None if values.ndim == 1 else int(values.shape[1]))
+    return b.input(X, _kind_of(values, X), None if values.ndim == 1 else int(values.shape[1]))
 
 
-def _kind_of(values: Any) -> str | None:
-    """What an array or a column holds, missing values aside; None if neither numbers nor text."""
+def _kind_of(values: Any, name: str) -> str:
+    """What an array or a column holds, missing values aside."""
     labels = getattr(values.dtype, "categories", values)
-    if labels is values and getattr(values.dtype, "kind", "O") in "fiub":
-        return "float64"
-    present = [each for each in labels.tolist() if not is_missing(each)]
-    kinds: dict[str, Any] = {TEXT: str, "float64": (int, float)}
-    return next((k for k in kinds if all(isinstance(v, kinds[k]) for v in present)), None)
+    if values.ndim < 3:
+        if labels is values and getattr(values.dtype, "kind", "O") in "fiub":
+            return "float64"
+        listed = labels.ravel() if isinstance(labels, np.ndarray) else labels
+        present = [each for each in listed.tolist() if not is_missing(each)]
+        kinds: tuple[tuple[str, Any], ...] = ((TEXT, str), ("float64", (int, float)))
+        for kind, types in kinds:
+            if all(isinstance(each, types) for each in present):
+                return kind
+    raise ExportError(
+        f"ONNX takes texts, or tables of numbers; {name} has dtype {values.dtype} and shape "
+        f"{values.shape}: convert it before the model, or pass a data frame, whose columns may be "
+        "of different kinds"
+    )
 
 
 def _refuse(part: Part, alike: bool) -> None:
     """Refuse strange numbers in columns where a part does; alike: asking about all is enough."""
-    b, is_table = part.b, isinstance(part.value, Tensor)
-    tensors = [part.tensor] * (part.tensor.width or 0) if is_table else part.columns
+    b, value = part.b, part.value
+    tensors = [value] * (value.width or 0) if isinstance(value, Tensor) else value
     columns = np.flatnonzero([each.kind != TEXT for each in tensors])
     row = take_rows(part.sample, slice(0, 1))
     for strange in STRANGE if len(columns) else ():
         if not _refuses(part.estimator, row, columns, strange):
             continue
         found = [] if alike else [i for i in columns if _refuses(part.estimator, row, [i], strange)]
-        which = np.array(found or columns)
-        x = b.columns(part.tensor, which) if is_table else b.concat([tensors[i] for i in which])
+        x = part.select(np.array(found or columns)).tensor
         if strange == LARGE:
             size = b.op("Abs", x)
             met = b.op("And", b.op("GreaterOrEqual", size, TOO_LARGE), b.op("Less", size, np.inf))
@@ -306,3 +328,128 @@ def _refuses(model: Any, row: Any, columns: Any, strange: float) -> bool:
                 raise
             return True
     return False
+
+
+def convert_step(part: Part) -> Tensor:
+    if getattr(part.estimator, "analyzer", "word") != "word":
+        raise ExportError(
+            f"{type(part.estimator).__name__} with an analyzer other than 'word' cannot become "
+            "ONNX: skl2onnx counts differently"
+        )
+    made = _as_array(part.estimator.transform(own_copy(part.sample)))
+    return _convert(part, {}, [made.reshape(len(made), -1)])[0]
+
+
+def convert_classifier(part: Part) -> Answer:
+    model = part.estimator
+    found: dict[str, Tensor] = {}
+    if getattr(model, "break_ties", False):
+        raise ExportError(
+            f"{type(model).__name__} with break_ties=True cannot become ONNX: train it without"
+        )
+    labels, label = np.asarray(model.predict(own_copy(part.sample))), None
+    for method in ("predict_proba", "decision_function"):
+        if hasattr(model, method):
+            said = np.asarray(getattr(model, method)(own_copy(part.sample)), np.float64)
+            options = {"raw_scores": method == "decision_function", "zipmap": False}
+            try:
+                made = _convert(part, options, [labels, said.reshape(len(said), -1)])
+            except ExportError:
+                if not found:
+                    raise
+                continue  # the probabilities are enough unless a layer is the decision function
+            label, found[method] = label or made[0], made[1]
+    label = label or _convert(part, {"zipmap": False}, [labels])[0]
+    belief = part.b.codes(part.b.column(label), model.classes_)
+    return Answer(found.get("predict_proba"), found.get("decision_function"), belief)
+
+
+def _convert(part: Part, options: dict[str, Any], expected: list[NDArray[Any]]) -> list[Tensor]:
+    """The first outputs of skl2onnx's graph, in double precision, if they are as expected."""
+    b, x, values = part.b, part.tensor, _as_array(part.sample)
+    kinds = [x.kind] if x.kind == TEXT else ["float64", "float32"]
+    if values.dtype == np.float32:  # in which scikit-learn computes then
+        kinds.reverse()
+    for kind in kinds:
+        try:
+            model = _ask_skl2onnx(part.estimator, kind, x.width, options)
+            names = [output.name for output in model.graph.output][: len(expected)]
+            said = Session(read_file(model)).run(names, {X: values.astype(kind)})
+            pairs = list(zip(map(np.asarray, said), expected, strict=True))
+            reason = next(filter(None, (_differs(*pair) for pair in pairs)), None)
+        except MissingExtraError:
+            raise
+        except Exception as error:  # the package raises errors of all kinds
+            reason = f"{type(error).__name__}: {error}"
+        if reason is None:
+            joined = b.join(model, b.cast(x, kind))
+            return [_as_declared(b, joined[n], *pair) for n, pair in zip(names, pairs, strict=True)]
+    raise ExportError(
+        f"{type(part.estimator).__name__} cannot become ONNX by skl2onnx: "
+        f"{shown_name(reason, 400)}. Use another estimator in its place, or leave the model out "
+        "of the bundle"
+    )
+
+
+def _ask_skl2onnx(estimator: Any, kind: str, width: int | None, options: dict[str, Any]) -> Any:
+    """The graph of an estimator as an onnx.ModelProto; options are told if skl2onnx knows them."""
+    try:
+        with unforked():
+            import skl2onnx
+            from skl2onnx.common import data_types
+    except ImportError as error:
+        raise MissingExtraError("a scikit-learn model as ONNX", "export") from error
+    types = {"float64": data_types.DoubleTensorType, "float32": data_types.FloatTensorType}
+    shape = [None] if width is None else [None, width]
+    declared = [(X, types.get(kind, data_types.StringTensorType)(shape))]
+    own, wanted = deepcopy(estimator), dict(options)  # some converters write to what they convert
+    if options.get("raw_scores") and hasattr(own, "_probA"):  # else it gives probabilities
+        own._probA = own._probB = np.empty(0)
+    if hasattr(own, "token_pattern"):
+        wanted["locale"] = LOCALE
+        wanted |= {"tokenexp": SAME_WORDS} if own.token_pattern == WORDS else {}
+    model = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        while model is None:
+            told = {"options": {id(own): wanted} if wanted else None, "target_opset": OPSETS}
+            try:
+                model = skl2onnx.convert_sklearn(own, initial_types=declared, **told)
+            except NameError as error:  # how it says that it lacks an option
+                unknown = [each for each in wanted if str(error).startswith(f"Option {each!r} not")]
+                if not unknown:
+                    raise
+                wanted.pop(unknown[0])
+    return model
+
+
+def _differs(got: NDArray[Any], wanted: NDArray[Any]) -> str | None:
+    """What is wrong with an output, if anything is."""
+    if wanted.ndim == 1:
+        wrong = int((got.astype(wanted.dtype).ravel() != wanted).sum())
+        return f"its graph answers differently for {wrong} of {len(wanted)}" if wrong else None
+    numbers = got.reshape(len(got), -1)
+    if wanted.shape[1] == 1:  # of two classes the second is the decision
+        numbers = numbers[:, -1:]
+    if numbers.shape != wanted.shape:
+        return f"its graph has shape {got.shape} in place of {wanted.shape}"
+    sizes = np.where(np.isfinite(wanted), np.abs(wanted), 0.0)
+    allowed = CLOSE * np.maximum(sizes.max(axis=0), min(1.0, sizes.max(initial=0.0)))
+    if np.allclose(numbers, wanted, CLOSE, allowed, equal_nan=True):
+        return None
+    return f"its graph differs from the estimator by up to {np.nanmax(abs(numbers - wanted)):.2g}"
+
+
+def _as_declared(b: Builder, name: str, got: NDArray[Any], wanted: NDArray[Any]) -> Tensor:
+    """An output of a joined graph as a tensor with one row per sample."""
+    kind = TEXT if got.dtype.kind == "U" else str(got.dtype)
+    if wanted.ndim == 1:
+        return b.flat(Tensor(name, kind, None))
+    width = int(np.prod(got.shape[1:], dtype=int))
+    flat = b.op("Reshape", Tensor(name, kind, width), np.array([-1, width]))
+    numbers = b.cast(flat, "float64")
+    return numbers if width == wanted.shape[1] else b.columns(numbers, [width - 1])
+
+
+def _as_array(values: Any) -> NDArray[Any]:
+    return np.asarray(values.toarray() if is_sparse(values) else values)

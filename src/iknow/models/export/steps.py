@@ -16,16 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from sklearn.feature_extraction.text import CountVectorizer
 
 from iknow.core.text import shown
 from iknow.errors import ExportError
-from iknow.models.export.foreign import convert_transformer
 from iknow.models.export.graph import TEXT, Tensor
-from iknow.models.export.sklearn import Answer, Part, Value, classify, follow
+from iknow.models.export.sklearn import Answer, Part, Value, classify, convert_step, follow
 from iknow.models.numbers import is_missing, is_sparse
 
 
@@ -46,7 +44,7 @@ def join_columns(part: Part) -> Tensor:
         which = np.asarray(places[name], np.int64)
         if len(which) and transformer != "drop":
             is_one = isinstance(columns, (str, int, np.integer))
-            inner[name] = select(part, which, is_one=is_one).of(transformer)
+            inner[name] = part.select(which, is_one=is_one).of(transformer)
     return _join(part, inner)
 
 
@@ -75,28 +73,12 @@ def call_function(part: Part) -> Value:
     return part.value
 
 
-def select(part: Part, which: Any, is_one: bool = False) -> Part:
-    """Some columns; a single one, named by itself, is an array of one axis."""
-    sample = part.sample
-    rows = sample.iloc[:, which] if hasattr(sample, "iloc") else sample[:, which]
-    value: Value
-    if isinstance(part.value, Tensor):
-        value = part.b.columns(part.value, which)
-    else:
-        names = list(part.value)
-        value = {names[i]: part.value[names[i]] for i in which}
-    if is_one:
-        rows = rows.iloc[:, 0] if hasattr(rows, "iloc") else rows[:, 0]
-        value = part.b.flat(replace(part, value=value).columns[0])
-    return replace(part, value=value, sample=rows)
-
-
 def encode_one_hot(part: Part) -> Tensor:
     """A column for each category of each input column; those that are rare share the last one."""
     encoder, found = part.estimator, []
     has_rare = getattr(encoder, "_infrequent_enabled", False)
     if has_rare and encoder.drop is not None:
-        return convert_transformer(part)
+        return convert_step(part)
     for i, codes in enumerate(_find_all_codes(part)):
         rare = encoder._default_to_infrequent_mappings[i] if has_rare else None
         own = np.arange(len(encoder.categories_[i])) if rare is None else rare
@@ -114,7 +96,7 @@ def encode_ordinal(part: Part) -> Tensor:
     """The position of each category."""
     encoder, found = part.estimator, []
     if getattr(encoder, "_infrequent_enabled", False):
-        return convert_transformer(part)
+        return convert_step(part)
     unknown = np.nan if encoder.unknown_value is None else float(encoder.unknown_value)
     for codes, known in zip(_find_all_codes(part), encoder.categories_, strict=True):
         table = np.array([*range(len(known)), unknown], np.float64)
@@ -137,7 +119,7 @@ def read_tfidf(part: Part) -> Tensor:
     counter = CountVectorizer(**{name: getattr(whole, name) for name in shared})
     counter.set_params(dtype=np.float64)
     counter.vocabulary_ = whole.vocabulary_
-    counts = convert_transformer(part.of(counter))
+    counts = convert_step(part.of(counter))
     return weigh(replace(part, estimator=whole._tfidf, value=counts))
 
 

@@ -1,4 +1,4 @@
-"""File: an ONNX model as bytes, checked before onnxruntime sees them.
+"""File: an ONNX model as bytes, checked before onnxruntime sees them, and what it says of itself.
 
 A file from outside may be wrong in any way, or hostile. So every protobuf message in it is looked
 at, wherever it is: in nodes, inner graphs, functions and their defaults, sparse tensors, training
@@ -10,15 +10,26 @@ for onnxruntime to refuse.
 
 Two protobuf messages, one behind the other, are read as one: lists are joined. So a graph gets more
 outputs by a few bytes behind its own, and what the user gave is never changed.
+
+From its nodes we find the tensors, what each depends on, which never change, and which have a role:
+
+scores    The last output that looks like class scores: floats of shape (n, C), C >= 2, that no
+          other such output is made from (an embedding feeds the logits, not the other way round).
+          A ZipMap, as scikit-learn's converter ends a graph, turns scores into a list of dicts: the
+          scores are what enters it.
+label     An output that a classifier's node, or a list of labels, gives. It is the belief then,
+          which need not be the highest score (a support vector machine votes).
+features  What enters the last product with weights on the way to the scores. Trees and other
+          classical models have no features of their own: it is the input.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -28,29 +39,81 @@ from onnx.external_data_helper import load_external_data_for_tensor
 from iknow.core.text import name as shown_name
 from iknow.core.text import shown
 from iknow.errors import ExportError, IknowError, InputError
-from iknow.models.onnx.roles import TEXT, Declared, Graph, Node
+from iknow.locking import cached_property
+from iknow.models.scores import SINGLE, USUAL_NAME
 
 # Compiled contexts of accelerators are files; the others run what they name, in some builds.
 UNSAFE = {"EPContext", "Snpe", "PyOp", "PythonOp", "PythonOpGrad", "ATen", "TritonOp"}
 IN_PLACE_OF_A_FILE = "_MEM_ADDR_"  # onnxruntime takes it for an address in memory
 LABEL_ATTRIBUTES = ("classlabels_strings", "classlabels_int64s", "classlabels_ints")
 MOST_LABELS = 1_000_000
+TEXT = "text"
+PRODUCTS = {"MatMul", "Gemm", "MatMulInteger", "QLinearMatMul", "QGemm", "FusedMatMul", "FusedGemm",
+            "MatMulNBits", "DynamicQuantizeMatMul", "MatMulIntegerToFloat"}  # fmt: skip
+CLASSICAL = {"LinearClassifier", "SVMClassifier", "TreeEnsembleClassifier", "TreeEnsembleRegressor",
+             "TreeEnsemble", "LinearRegressor", "SVMRegressor"}  # fmt: skip
+PASSING = {"Identity", "Cast", "Dropout"}
+RESHAPING = PASSING | {"Reshape", "Squeeze", "Unsqueeze", "Flatten"}
+CHANNELS_SECOND = {"Conv", "ConvTranspose", "ConvInteger", "QLinearConv", "MaxPool", "AveragePool",
+                   "LpPool", "GlobalAveragePool", "GlobalMaxPool", "BatchNormalization",
+                   "InstanceNormalization", "GroupNormalization", "LRN", "Resize", "Upsample",
+                   "DepthToSpace", "SpaceToDepth"}  # fmt: skip
+ELEMENTWISE = {"Relu", "LeakyRelu", "PRelu", "Elu", "Selu", "Celu", "Gelu", "Clip", "Sigmoid",
+               "HardSigmoid", "HardSwish", "Tanh", "Erf", "Softplus", "Softsign", "Mish", "Swish",
+               "Add", "Sub", "Mul", "Div", "Sum", "Cast", "Identity", "Dropout", "Concat",
+               "QuantizeLinear", "DequantizeLinear"}  # fmt: skip
+
+Classes = tuple[Any, ...] | None
+"""The classes that a node names; None if it names none."""
+
+
+class Declared(NamedTuple):
+    """An input or an output of a graph as the file declares it."""
+
+    name: str
+    kind: str  # the name of numpy's dtype, `TEXT`, or for anything but a tensor a word for it
+    shape: tuple[int | None, ...] | None  # None where a size varies, or for an unknown rank
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind in ("float16", "float32", "float64")
+
+    def __str__(self) -> str:
+        axes = ["?" if size is None else str(size) for size in self.shape or (None,)]
+        return f"{shown_name(self.name)!r} ({self.kind} of shape ({', '.join(axes)}))"
+
+
+def listed(declared: Sequence[Declared]) -> str:
+    """Inputs or outputs in an error: the first twenty, then the total."""
+    more = [f"… ({len(declared)} in all)"] if len(declared) > 20 else []
+    return ", ".join([*map(str, declared[:20]), *more]) or "none"
+
+
+class Operation(NamedTuple):
+    """A node of a graph, with the class labels that it holds."""
+
+    op: str
+    inputs: tuple[str, ...]  # tensors, including those that graphs inside it use
+    outputs: tuple[str, ...]
+    labels: Classes
 
 
 @dataclass(frozen=True)
 class File:
-    """An ONNX model: its name in errors, its bytes, the folder of weights outside of it (None if
-    there are none), and what it says about itself.
-    """
+    """An ONNX model, and what it says about itself without being run."""
 
-    name: str
+    name: str  # in errors
     content: bytes
-    folder: str | None
-    graph: Graph
+    folder: str | None  # of weights outside of it; None if there are none
+    inputs: tuple[Declared, ...]
+    outputs: tuple[Declared, ...]
+    nodes: tuple[Operation, ...]  # each uses only what earlier ones made
+    weights: frozenset[str]  # the names of the tensors that the file holds
+    ops: frozenset[str]  # of all nodes, also in functions and in graphs inside nodes
 
     def with_outputs(self, tensors: Iterable[str]) -> bytes:
         """The model with further outputs, which onnxruntime finds the types of."""
-        present = {output.name for output in self.graph.outputs}
+        present = {output.name for output in self.outputs}
         more = [onnx.ValueInfoProto(name=name) for name in tensors if name not in present]
         addition = ModelProto(graph=onnx.GraphProto(output=more)).SerializeToString()
         return self.content + addition if more else self.content
@@ -66,6 +129,135 @@ class File:
             tensor.ClearField("data_location")
             tensor.ClearField("external_data")
         return serialize(model)
+
+    @cached_property
+    def makers(self) -> Mapping[str, Operation]:
+        """The node that makes each tensor."""
+        return {name: node for node in self.nodes for name in node.outputs}
+
+    @cached_property
+    def tensors(self) -> tuple[str, ...]:
+        """Names of all tensors that may depend on a sample, in the order of their making."""
+        named = [*(tensor.name for tensor in self.inputs), *self.makers]
+        return tuple(dict.fromkeys(name for name in named if name not in self.constants))
+
+    @cached_property
+    def constants(self) -> frozenset[str]:
+        """Names of the tensors that are the same for every sample: weights, and what they make."""
+        found = set(self.weights)
+        for node in self.nodes:
+            if not node.op.startswith("Random") and found.issuperset(node.inputs):
+                found.update(node.outputs)
+        return frozenset(found)
+
+    @cached_property
+    def input_layer(self) -> Declared | None:
+        """The input whose values can be a layer: the only one, or the only one of floats."""
+        if len(self.inputs) == 1 and self.inputs[0].kind != TEXT:
+            return self.inputs[0]
+        floats = [each for each in self.inputs if each.is_float]
+        return floats[0] if len(floats) == 1 else None
+
+    def ancestors(self, tensor: str) -> set[str]:
+        """The tensor itself and all that it is made from."""
+        found = {tensor}
+        for node in reversed(self.nodes):
+            if not found.isdisjoint(node.outputs):
+                found.update(node.inputs)
+        return found
+
+    def before(self, tensor: str, ops: set[str]) -> str:
+        """The tensor before nodes of some operations, along the first input that varies."""
+        while (node := self.makers.get(tensor)) is not None and node.op in ops:
+            varying = [each for each in node.inputs if each not in self.constants]
+            if not varying:
+                break
+            tensor = varying[0]
+        return tensor
+
+    def has_channels(self, tensor: str) -> bool:
+        """Whether the second axis of a tensor holds the features, as in (n, channels, height,
+        width), not the last, as in (n, tokens, features).
+
+        Shapes do not tell, but nodes do: the last one that mixes axes decides.
+        """
+        node = self.makers.get(self.before(tensor, ELEMENTWISE))
+        return node is not None and node.op in CHANNELS_SECOND
+
+    def find_roles(self, option: Any) -> tuple[str | None, str | None, Classes]:
+        """Return the tensor of the scores, None if a function of all outputs gives them; the output
+        that names the predicted class, and the labels of the score columns.
+
+        option: as the user gave `scores=`.
+        """
+        found = where = option[0] if isinstance(option, (tuple, list)) else option
+        outputs, tensors, has = self.outputs, self.tensors, listed(self.outputs)
+        if callable(where):
+            return None, None, None
+        if where is None:
+            found = self._find_usual()
+        elif where in SINGLE and where not in tensors:
+            floats = [each for each in outputs if each.is_float]
+            single = [each.name for each in floats if set((each.shape or ())[1:]) <= {1, None}]
+            if not single:
+                raise InputError(
+                    f"no output of {self.name} holds one number per sample: it has {has}"
+                )
+            return single[-1], None, None
+        elif not isinstance(where, str) and -len(outputs) <= where < len(outputs):
+            found = outputs[where].name
+        if found not in tensors:
+            what = f"tensor {shown(found)}" if isinstance(found, str) else f"output {where}"
+            raise InputError(f"{self.name} has no {what}: its outputs are {has}")
+        label, labels = self._find_label()
+        maker = self.makers.get(found)
+        if maker is not None and maker.op == "ZipMap":
+            return maker.inputs[0], label, maker.labels
+        widths = [each.shape[-1] for each in outputs if each.name == found and each.shape]
+        fits = labels is not None and (not widths or widths[0] in (None, len(labels)))
+        # Where the user says which, the labels may be those of another output.
+        return (found, label, labels) if fits and where is None else (found, None, None)
+
+    def find_features(self, scores: str) -> str | None:
+        """The tensor that enters the last product with weights; None for the input."""
+        way = self.ancestors(scores)
+        for node in reversed([each for each in self.nodes if not way.isdisjoint(each.outputs)]):
+            if node.op in CLASSICAL and node.inputs:
+                given = self.input_layer
+                return None if given is not None and given.is_float else node.inputs[0]
+            varying = [each for each in node.inputs[:2] if each not in self.constants]
+            if node.op in PRODUCTS and len(varying) == 1:
+                return self.before(varying[0], PASSING)
+        return None
+
+    def _find_usual(self) -> str:
+        """The last output that looks like class scores; the one called `USUAL_NAME` comes first."""
+        likely = []
+        for each in self.outputs:
+            zipped = each.name in self.makers and self.makers[each.name].op == "ZipMap"
+            wide = each.shape is None or (len(each.shape) == 2 and each.shape[1] != 1)
+            if zipped or (each.is_float and wide and each.name not in self.constants):
+                likely.append(each.name)
+        if USUAL_NAME in likely:
+            return USUAL_NAME
+        feeding = {up for each in likely for up in self.ancestors(each) - {each}}
+        if last := [each for each in likely if each not in feeding]:
+            return last[-1]
+        raise InputError(
+            f"none of the outputs of {self.name} looks like class scores, floats of shape (n, "
+            f"n_classes): it has {listed(self.outputs)}. Say where they are by scores=: the name "
+            "of a tensor, 'logit' or 'probability' if an output holds one number per sample, or a "
+            "function of all outputs in a dict by name"
+        )
+
+    def _find_label(self) -> tuple[str | None, Classes]:
+        """The first output that a node with labels gives, and these labels."""
+        for output in [each for each in self.outputs if each.kind in (TEXT, "int64", "int32")]:
+            origin = self.before(output.name, RESHAPING)
+            node = self.makers.get(origin)
+            if node is not None and node.labels is not None and origin == node.outputs[0]:
+                return output.name, node.labels
+        return None, None
 
 
 def read_file(model: Any) -> File:
@@ -91,11 +283,11 @@ def read_file(model: Any) -> File:
 def read_bytes(content: bytes, name: str, folder: Path | None = None) -> File:
     """An ONNX model from its bytes; folder: where further files of it may be, None for nowhere."""
     parsed = _parse(content, name)
-    messages = list(_messages(parsed))
+    graph, messages = parsed.graph, list(_messages(parsed))
     _check_weights(messages, name, folder)
     nodes = [each for each in messages if isinstance(each, NodeProto)]
     texts = [text for node in nodes for text in (node.op_type, *node.input, *node.output)]
-    texts += [value.name for value in (*parsed.graph.input, *parsed.graph.output)]
+    texts += [value.name for value in (*graph.input, *graph.output)]
     if any(isinstance(text, bytes) for text in texts):
         raise InputError(f"{name} is damaged: it has a name that is not text in UTF-8")
     for node in nodes:
@@ -110,8 +302,21 @@ def read_bytes(content: bytes, name: str, folder: Path | None = None) -> File:
                 f"{name} was exported in training mode ({node.op_type} {shown(node.name)}): export "
                 "it again in eval mode"
             )
-    graph = _read_graph(parsed.graph, frozenset(node.op_type for node in nodes))
-    return File(name, content, str(folder) if _external(messages) else None, graph)
+    held = [*graph.initializer, *(sparse.values for sparse in graph.sparse_initializer)]
+    weights = {tensor.name: tensor for tensor in held}
+    inputs = tuple(_declared(value) for value in graph.input if value.name not in weights)
+    if not inputs or not graph.node:
+        raise InputError(f"{name} has no inputs or no nodes: it is not a classifier")
+    return File(
+        name,
+        content,
+        str(folder) if _external(messages) else None,
+        inputs,
+        tuple(map(_declared, graph.output)),
+        tuple(_read_nodes(graph, weights, name)),
+        frozenset(weights),
+        frozenset(node.op_type for node in nodes),
+    )
 
 
 def serialize(model: Any, error: type[IknowError] = ExportError, advice: str = "") -> bytes:
@@ -189,31 +394,6 @@ def _is_inside(place: str | bytes, folder: Path) -> bool:
         return False
 
 
-def _read_graph(graph: Any, ops: frozenset[str]) -> Graph:
-    """What a graph says about itself, if no node uses what a later one makes."""
-    held = [*graph.initializer, *(sparse.values for sparse in graph.sparse_initializer)]
-    weights = {tensor.name: tensor for tensor in held}
-    later = {name for node in graph.node for name in node.output}
-    nodes = []
-    for node in graph.node:
-        if early := later.intersection(node.input) - {""}:
-            raise InputError(
-                f"the ONNX model is damaged: {node.op_type} uses {shown(min(early))} before it is "
-                "made"
-            )
-        later.difference_update(node.output)
-        # Inner graphs use tensors from outside by their names.
-        inside = (each for each in _messages(node) if isinstance(each, NodeProto))
-        used = tuple(name for each in inside for name in each.input if name)
-        made = tuple(filter(None, node.output))
-        nodes.append(Node(node.op_type, used, made, _labels(node, weights)))
-    inputs = tuple(_declared(value) for value in graph.input if value.name not in weights)
-    if not inputs or not nodes:
-        raise InputError("the ONNX graph has no inputs or no nodes: it is not a classifier")
-    outputs = tuple(map(_declared, graph.output))
-    return Graph(inputs, outputs, tuple(nodes), frozenset(weights), ops)
-
-
 def _declared(value: Any) -> Declared:
     kind = value.type.WhichOneof("value")
     if kind != "tensor_type":
@@ -228,7 +408,23 @@ def _declared(value: Any) -> Declared:
     return Declared(value.name, TEXT if tensor.elem_type == TensorProto.STRING else kind, shape)
 
 
-def _labels(node: Any, weights: Mapping[str, Any]) -> tuple[Any, ...] | None:
+def _read_nodes(graph: Any, weights: Mapping[str, Any], name: str) -> Iterator[Operation]:
+    """The nodes of a graph; weights: its tensors by name."""
+    later = {output for node in graph.node for output in node.output}
+    for node in graph.node:
+        if early := later.intersection(node.input) - {""}:
+            raise InputError(
+                f"{name} is damaged: {node.op_type} uses {shown(min(early))} before it is made"
+            )
+        later.difference_update(node.output)
+        # Inner graphs use tensors from outside by their names.
+        inside = (each for each in _messages(node) if isinstance(each, NodeProto))
+        used = tuple(tensor for each in inside for tensor in each.input if tensor)
+        made = tuple(filter(None, node.output))
+        yield Operation(node.op_type, used, made, _labels(node, weights))
+
+
+def _labels(node: Any, weights: Mapping[str, Any]) -> Classes:
     """Class labels in a node's attributes, or in the list that it picks a label from."""
     listed = [each for each in node.attribute if each.name in LABEL_ATTRIBUTES]
     found: Any = next(filter(None, (each.strings or each.ints for each in listed)), ())

@@ -1,4 +1,4 @@
-"""OnnxModel: reads the tensors of an ONNX graph through onnxruntime.
+"""OnnxModel: reads the tensors of an ONNX graph through onnxruntime; PortableModel: a bundle's own.
 
 Layers are the names of tensors, "input" and "output" (the scores); a tensor of one of these names
 comes first. A row may differ by some units in the last place between batch sizes, and the graph may
@@ -7,6 +7,11 @@ amplify that: with batch_size=1 every answer is the one that the sample gets alo
 A graph with one input takes an array; with several, a dict of arrays by their names, or a data
 frame whose columns bear these names. Numbers become what the graph declares where nothing but
 rounding is lost; a fraction never becomes a whole number.
+
+The graph in a bundle is either one of our own (`iknow.models.export`), whose outputs are the
+scores, the layers and, where the highest score is not the model's own answer, the belief. Or it is
+the user's ONNX file as it was, and the bundle says how to read it. Anybody may have written it:
+weights in other files are refused, and nothing is written to disk.
 """
 
 from __future__ import annotations
@@ -20,16 +25,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iknow.core.arrays import Bools, Ints, Labels
-from iknow.core.codes import UNKNOWN, positions_of
+from iknow.core.codes import NO_BELIEF, UNKNOWN, positions_of
 from iknow.core.robustness import Sensitivity
+from iknow.core.text import name as shown_name
 from iknow.core.text import names, shown
 from iknow.errors import ExportError, InputError, LayerError, RefusedError
+from iknow.models.export import BELIEF, LAYER, SCORES
 from iknow.models.inputs import Fields, Sizes, as_fields
-from iknow.models.model import Layer, Observation, check_type, mark_invalid
+from iknow.models.model import (
+    Layer,
+    Observation,
+    check_layers,
+    check_type,
+    find_belief,
+    mark_invalid,
+)
 from iknow.models.network import INPUT, OUTPUT, Network, Pass, Read
-from iknow.models.numbers import NUMERIC_KINDS, as_array, as_numbers
-from iknow.models.onnx.file import read_file
-from iknow.models.onnx.roles import TEXT, Declared, Graph, find_features, find_roles, listed
+from iknow.models.numbers import NUMERIC_KINDS, as_array, as_numbers, as_pandas, is_sparse
+from iknow.models.onnx.file import TEXT, Declared, File, listed, read_bytes, read_file
 from iknow.models.onnx.session import Session
 
 Batch = NDArray[Any] | Fields
@@ -71,30 +84,26 @@ class OnnxModel(Network):
     ) -> None:
         super().__init__(pool, scores)
         self._file = read_file(model)
-        self._graph = self._file.graph
+        self._name = self._file.name
         places = self._locate(only or ())
         self.pooling.check_names((INPUT, OUTPUT, *self.tensors), self._name)
-        self._roles = find_roles(self._graph, self.scores, self._name)
-        reads = None if only is None else [*places.values(), self._roles.scores or ""]
+        self._scores, self._label, self._labels = self._file.find_roles(self.scores)
+        reads = None if only is None else [*places.values(), self._scores or ""]
         self._session = Session(self._file, device, reads)
-
-    @property
-    def _name(self) -> str:
-        return self._file.name
 
     @property
     def tensors(self) -> tuple[str, ...]:
         """Names of the tensors that may be layers, in the order in which the graph makes them."""
-        return self._graph.tensors
+        return self._file.tensors
 
     @property
     def inputs(self) -> tuple[str, ...]:
         """Names of the graph's inputs."""
-        return tuple(each.name for each in self._graph.inputs)
+        return tuple(each.name for each in self._file.inputs)
 
     @property
     def classes(self) -> Labels | None:
-        labels = self._roles.classes
+        labels = self._labels
         # 0, 1, 2, ... may be codes, which the user knows the labels of.
         is_coded = labels is None or labels == tuple(range(len(labels)))
         return None if is_coded else np.array(labels)
@@ -116,10 +125,10 @@ class OnnxModel(Network):
             got = names(inputs, 20) if isinstance(inputs, Mapping) else type(inputs).__name__
             raise InputError(
                 f"{self._name} takes a dict of arrays by the names of its inputs, "
-                f"{listed(self._graph.inputs)}; got {got}"
+                f"{listed(self._file.inputs)}; got {got}"
             )
         arrays = {}
-        for each in self._graph.inputs:
+        for each in self._file.inputs:
             values, what = inputs[each.name], each.name if several else "X"
             array = as_array(values, what) if each.kind == TEXT else as_numbers(values, what)
             # A converter declares each column of a table as (n, 1).
@@ -131,9 +140,9 @@ class OnnxModel(Network):
         """Describe the input if it is one array of floats, what enters the last product with
         weights, and the scores; no `batch` is run.
         """
-        scores, given = self._roles.scores, self._graph.input_layer
+        scores, given = self._scores, self._file.input_layer
         raw = given.name if given is not None and given.is_float else None
-        inside = None if scores is None else find_features(self._graph, scores)
+        inside = None if scores is None else self._file.find_features(scores)
         hidden = [] if inside in (None, raw) else [Layer(str(inside), "hidden")]
         # Another tensor may be called "output".
         last = scores if scores is not None and OUTPUT in self.tensors else OUTPUT
@@ -142,17 +151,17 @@ class OnnxModel(Network):
     def observe(self, batch: Any, layers: Sequence[str]) -> Observation:
         found = super().observe(batch, layers)
         _, strange = self._take(batch)
-        if strange is None or not TAKES_MISSING.isdisjoint(self._graph.ops):
+        if strange is None or not TAKES_MISSING.isdisjoint(self._file.ops):
             return found
         # Nothing in the graph looks for missing values, yet one may vanish, as in max(NaN, 0).
         return mark_invalid(replace(found, invalid=found.invalid | strange))
 
     def sensitivity(self, layer: str, inputs: Sizes) -> Sensitivity | float:
         check_type(self, OnnxModel)
-        given = self._graph.input_layer
+        given = self._file.input_layer
         plain = given is not None and given.kind in ("float32", "float64")
         alone = len(self.inputs) == 1 and self.pooling.of(INPUT) is None
-        if layer == INPUT and INPUT not in self._graph.makers and plain and alone:
+        if layer == INPUT and INPUT not in self._file.makers and plain and alone:
             return 1.0  # the numbers as given, rounded to float32
         return super().sensitivity(layer, inputs)
 
@@ -190,12 +199,12 @@ class OnnxModel(Network):
                 "OnnxModel(model).tensors lists them all, and 'input' and 'output' are layers too"
             )
         if INPUT in places and INPUT not in self.tensors:
-            if self._graph.input_layer is None:
+            if self._file.input_layer is None:
                 raise LayerError(
                     f"the layer 'input' needs a single input of numbers; {self._name} has "
-                    f"{listed(self._graph.inputs)}: choose tensors after them"
+                    f"{listed(self._file.inputs)}: choose tensors after them"
                 )
-            places[INPUT] = self._graph.input_layer.name
+            places[INPUT] = self._file.input_layer.name
         return places
 
     def _take(self, batch: Batch) -> tuple[Batch, Bools | None]:
@@ -203,24 +212,24 @@ class OnnxModel(Network):
         precision.
         """
         strange = np.zeros(len(batch), dtype=bool)
-        for declared, values in _by_input(batch, self._graph):
+        for declared in self._file.inputs:
+            values = _array(batch, declared)
             if values.dtype.kind == "f":
                 seen = _cast(values, declared) if declared.is_float else values
                 strange |= ~np.isfinite(seen).reshape(len(seen), -1).all(axis=1)
         return batch, strange if strange.any() else None
 
     def _run(self, batch: Batch, layers: Sequence[str], places: Mapping[str, str]) -> Pass:
-        roles, function = self._roles, self.scores
-        outputs = [] if roles.scores else [each.name for each in self._graph.outputs]
-        inside = [places[each] for each in layers if places[each] in self._graph.makers]
-        needed = [*inside, *filter(None, (roles.scores, roles.label))]
+        outputs = [] if self._scores else [each.name for each in self._file.outputs]
+        inside = [places[each] for each in layers if places[each] in self._file.makers]
+        needed = [*inside, *filter(None, (self._scores, self._label))]
         tensors, optional = [*dict.fromkeys([*needed, *outputs])], set(outputs) - set(needed)
-        feeds = feed(batch, self._graph)
+        feeds = feed(batch, self._file)
         found: dict[Any, Any] = self._session.run_all(tensors, feeds, len(batch), optional) | feeds
-        if callable(function):
-            scores = np.asarray(function({each: found[each] for each in outputs if each in found}))
-        else:
-            scores = found[roles.scores]
+        scores = found.get(self._scores)
+        if callable(self.scores):
+            given = {each: found[each] for each in outputs if each in found}
+            scores = np.asarray(self.scores(given))
         if len(scores) != len(batch):
             raise InputError(
                 f"scores= must give one row for each of {len(batch)} samples; got {scores.shape}"
@@ -233,32 +242,139 @@ class OnnxModel(Network):
                     f"{shown(layer)} of {self._name} is a sequence or a map, not a tensor: choose "
                     "the tensor that it is made from"
                 )
-            read[layer] = Read(values, not self._graph.has_channels(places[layer]))
-        return Pass(scores, read, self._codes(found[roles.label], scores) if roles.label else None)
+            read[layer] = Read(values, not self._file.has_channels(places[layer]))
+        return Pass(scores, read, self._codes(found[self._label], scores) if self._label else None)
 
     def _codes(self, labels: Any, scores: Any) -> Ints | None:
-        """The positions of predicted labels among the classes, of shape (n,)."""
-        classes, said = np.array(self._roles.classes), np.asarray(labels)
+        """The positions of predicted labels, of shape (n,); a graph of our own gives positions."""
+        said, answered = np.asarray(labels), np.ones(len(labels), dtype=bool)
+        if self._labels is not None:
+            classes = np.array(self._labels)
+            wanted = f"one of its classes, {names(classes.tolist())}"
+        elif scores.ndim == 2 and scores.dtype.kind in NUMERIC_KINDS:
+            classes, answered = np.arange(scores.shape[1]), find_belief(scores) != NO_BELIEF
+            wanted = f"positions of {len(classes)} classes"
+        else:
+            return None  # which is refused later
         flat = said.astype(str).ravel() if said.dtype.kind == "O" else said.ravel()
         codes = positions_of(flat, classes)
-        if len(flat) != len(said) or (codes == UNKNOWN).any():
+        if len(flat) != len(said) or (answered & (codes == UNKNOWN)).any():
             raise InputError(
-                f"{self._name} must predict one of its classes, {names(classes.tolist())}, one "
-                f"label per sample; got shape {said.shape}, with "
-                f"{names(flat[codes == UNKNOWN].tolist(), 1)} as unknown labels"
+                f"{self._name} must predict {wanted}, one label per sample; got shape {said.shape}"
+                f", with {names(flat[codes == UNKNOWN].tolist(), 1)} as unknown labels"
             )
-        return codes
+        return np.where(answered, codes, NO_BELIEF)
 
 
-def feed(batch: Batch, graph: Graph) -> dict[str, NDArray[Any]]:
+class PortableModel(OnnxModel):
+    """A classifier in the bytes of an ONNX file, with the labels of its score columns.
+
+    Args:
+        columns: Names of the features, if they have names: a table is matched with them.
+        reading: How to read a file that is as its maker wrote it: "scores", as `OnnxModel` takes
+            them, and "layers", how each is pooled by its name; None for a graph of our own.
+    """
+
+    def __init__(
+        self,
+        content: bytes,
+        classes: Labels | None = None,
+        columns: Sequence[str] | None = None,
+        device: str | None = None,
+        name: str = "model.onnx",
+        reading: Mapping[str, Any] | None = None,
+    ) -> None:
+        file = read_bytes(content, name)
+        self.content, self._classes, self._reading = content, classes, reading
+        self._columns = None if columns is None else list(columns)
+        outputs = [each.name for each in file.outputs]
+        if reading is None and SCORES not in outputs:
+            raise InputError(f"{name} must have an output {SCORES!r}; it has {names(outputs)}")
+        own = [each.removeprefix(LAYER) for each in outputs if each.startswith(LAYER)]
+        self.layer_names = tuple(own if reading is None else reading["layers"])
+        how = reading or {"layers": None, "scores": SCORES}
+        super().__init__(file, how["layers"], how["scores"], device, only=self.layer_names)
+        if reading is None and BELIEF in outputs:
+            self._label = BELIEF
+
+    @property
+    def classes(self) -> Labels | None:
+        return self._classes
+
+    @property
+    def takes_text(self) -> bool:
+        """Whether some of its inputs are text."""
+        return any(each.kind == TEXT for each in self._file.inputs)
+
+    def matches(self, inputs: Any) -> bool:
+        """Whether `inputs` are a table with the names of the features, in any order."""
+        found = getattr(inputs, "column_names", getattr(inputs, "columns", None))
+        if self._columns is None or found is None or isinstance(inputs, Fields):
+            return False
+        return sorted(map(str, found)) == sorted(self._columns)
+
+    def prepare(self, inputs: Any) -> Any:
+        """Return `inputs` as the graph takes them.
+
+        Several inputs come by name, or in order: in a tuple, or as the columns of a table. The
+        columns of a table with the features' names are taken in the order of the features.
+        """
+        if is_sparse(inputs):  # first, as one format of them is a dict
+            return inputs.tocsr()
+        if self.matches(inputs):
+            inputs = as_pandas(inputs)[self._columns]
+        given: Any = inputs.arrays if isinstance(inputs, Fields) else inputs
+        ordered = self.inputs if self._columns is None else self._columns
+        if isinstance(given, Mapping) and given and all(str(each).isdigit() for each in given):
+            given = tuple(given.values()) if len(self.inputs) > 1 else next(iter(given.values()))
+        if len(self.inputs) == 1:
+            takes = self._file.inputs[0]
+            flat = takes.kind == TEXT and takes.shape is not None and len(takes.shape) == 1
+            if flat and hasattr(given, "iloc") and given.ndim == 2 and given.shape[1] == 1:
+                given = given.iloc[:, 0]
+        elif isinstance(given, tuple) and len(given) == len(self.inputs):
+            given = dict(zip(self.inputs, given, strict=True))
+        elif isinstance(given, (list, np.ndarray)) and set(ordered) == set(self.inputs):
+            rows = np.array(given, dtype=object) if isinstance(given, list) else given
+            if rows.ndim == 2 and rows.shape[1] == len(ordered):
+                given = {name: rows[:, j] for j, name in enumerate(ordered)}
+        return super().prepare(given)
+
+    def layers(self, batch: Any) -> tuple[Layer, ...]:
+        """Describe all layers that the graph gives; no `batch` is run."""
+        return tuple(Layer(name, "hidden") for name in self.layer_names)
+
+    def observe(self, batch: Any, layers: Sequence[str]) -> Observation:
+        return super().observe(batch.toarray() if is_sparse(batch) else batch, layers)
+
+    def reading(self, layers: Sequence[str], inputs: Any) -> Mapping[str, Any] | None:
+        return self._reading
+
+    def _locate(self, layers: Iterable[str]) -> dict[str, str]:
+        wanted = list(layers)
+        check_layers(wanted, self.layer_names, self._name)
+        if self._reading is not None:
+            return super()._locate(wanted)
+        return {layer: f"{LAYER}{layer}" for layer in wanted}
+
+
+def to_onnx(model: OnnxModel, layers: Sequence[str], inputs: Any) -> bytes:
+    """The file of a model that is ONNX already; see `iknow.models.export`."""
+    model._locate(layers)
+    try:
+        return model._file.with_weights()
+    except Exception as error:  # of weights that cannot be read, or of more than 2 GB
+        raise ExportError(f"{model._name} cannot become ONNX: {shown_name(error, 600)}") from error
+
+
+def feed(batch: Batch, file: File) -> dict[str, NDArray[Any]]:
     """A prepared batch by the names of a graph's inputs, in their types."""
-    return {each.name: _cast(values, each) for each, values in _by_input(batch, graph)}
+    return {each.name: _cast(_array(batch, each), each) for each in file.inputs}
 
 
-def _by_input(batch: Batch, graph: Graph) -> list[tuple[Declared, NDArray[Any]]]:
-    if isinstance(batch, Fields):
-        return [(each, batch.arrays[each.name]) for each in graph.inputs]
-    return [(graph.inputs[0], batch)]
+def _array(batch: Batch, declared: Declared) -> NDArray[Any]:
+    """The values for an input."""
+    return batch.arrays[declared.name] if isinstance(batch, Fields) else batch
 
 
 def _cast(values: NDArray[Any], declared: Declared) -> NDArray[Any]:

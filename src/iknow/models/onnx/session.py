@@ -39,8 +39,7 @@ from iknow.core.text import names, shown
 from iknow.errors import InputError, LayerError, RefusedError
 from iknow.locking import Lock, unforked
 from iknow.models.inputs import LARGEST_BATCH
-from iknow.models.onnx.file import File
-from iknow.models.onnx.roles import listed
+from iknow.models.onnx.file import File, listed
 
 CPU, CUDA, APPLE = "CPUExecutionProvider", "CUDAExecutionProvider", "CoreMLExecutionProvider"
 SILENT = 4  # what goes wrong is in the exceptions
@@ -62,8 +61,8 @@ class Session:
         self.file, self.device, self.only = file, device, only
         self._provider = find_provider(device)
         self._lock = Lock()
-        inside = [each for each in only or () if each in file.graph.makers]
-        self._reads = {*inside, *(output.name for output in file.graph.outputs)}
+        inside = [each for each in only or () if each in file.makers]
+        self._reads = {*inside, *(output.name for output in file.outputs)}
         self._session: Any = None
         _all.add(self)
 
@@ -106,14 +105,14 @@ class Session:
         except Exception as error:  # onnxruntime's errors have no common base
             given = ", ".join(f"{k!r} {v.dtype} {v.shape}" for k, v in feeds.items())
             raise RefusedError(
-                f"{self.file.name} failed on {given}; it takes {listed(self.file.graph.inputs)}: "
+                f"{self.file.name} failed on {given}; it takes {listed(self.file.inputs)}: "
                 f"{shown_name(error, 500)}"
             ) from error
         return found
 
     def _batches(self, n: int) -> Iterator[tuple[Ints, int]]:
         """The rows of each batch, and how many of them are new."""
-        inputs = self.file.graph.inputs
+        inputs = self.file.inputs
         fixed = {each.shape[0] for each in inputs if each.shape} - {None}
         size = next(iter(fixed), None)
         if len(fixed) > 1 or (size is not None and size > LARGEST_BATCH):
@@ -123,7 +122,7 @@ class Session:
                 "with a batch size that may vary"
             )
         step = size or (AT_ONCE if self.device in (None, "cpu") else AT_ONCE_ELSEWHERE)
-        if not SCALES_BY_BATCH.isdisjoint(self.file.graph.ops):
+        if not SCALES_BY_BATCH.isdisjoint(self.file.ops):
             step = 1
         for start in range(0, n, step):
             end = min(start + step, n)

@@ -22,10 +22,9 @@ from iknow.core.text import names
 from iknow.errors import InputError
 from iknow.models.inputs import Fields
 from iknow.models.model import Layer
-from iknow.models.network import INPUT, OUTPUT, Pass, Read
+from iknow.models.network import INPUT, OUTPUT, Network, Pass, Read
 from iknow.models.pooling import PoolOption
-from iknow.models.scores import ScoresOption
-from iknow.models.torch import inputs as given
+from iknow.models.scores import ScoresOption, find_output
 from iknow.models.torch.layers import first_tensor, to_array
 from iknow.models.torch.model import TorchModel, describe_layers, running
 
@@ -53,18 +52,19 @@ class GraphModel(TorchModel):
         ['input', 'relu', 'linear_1']
     """
 
+    _entrance = ""
+    _locate = Network._locate
+
     def __init__(
         self, program: Any, *, pool: PoolOption = None, scores: ScoresOption = None
     ) -> None:
         super().__init__(program.module(), pool=pool, scores=scores)
-        self.program = program
+        self.program, self._name = program, "the exported program"
         nodes = list(self.module.graph.nodes)
         _check_at_rest(program, nodes)
         self._fewest = _check_batch(nodes, program.range_constraints)
         calls = [node for node in nodes if node.op in CALLS]
         self._nodes = {n.name: n for n in calls if hasattr(n.meta.get("val"), "dtype")}
-
-    _entrance = ""
 
     def layers(self, batch: Any) -> tuple[Layer, ...]:
         """Describe the input if a `batch` is one array of numbers, what enters the last product
@@ -82,10 +82,6 @@ class GraphModel(TorchModel):
         hidden = entering.name if entering.name in self._nodes else INPUT
         return describe_layers(hidden, products[-1], tensors, ())
 
-    @property
-    def _name(self) -> str:
-        return "the exported program"
-
     def _places(self) -> dict[str, Any]:
         return self._nodes
 
@@ -100,17 +96,19 @@ class GraphModel(TorchModel):
         for name, tensor in reader.found.items():
             values = to_array(tensor, f"layer {name!r}")[:n]
             found[name] = Read(values, values.ndim < CHANNELS_FIRST)
-        return Pass(self._read_scores(returned, len(filled))[:n], found)
+        return Pass(find_output(returned, self.scores, len(filled), self._name)[:n], found)
 
     def _in_order(self, tensors: Fields) -> list[Tensor]:
         """The tensors in the order in which the program takes them."""
-        placed, named = given.as_call(tensors)
         taken = [str(node.target) for node in self.module.graph.nodes if node.op == "placeholder"]
-        if len(tensors.arrays) != len(taken) or (named and set(named) != set(taken[len(placed) :])):
+        given = dict(tensors.arrays)
+        placed = [given.pop(name) for name in tensors.arrays if name.isdigit()]
+        rest = taken[len(placed) :]
+        if len(tensors.arrays) != len(taken) or (given and set(given) != set(rest)):
             raise InputError(
                 f"the exported program takes the inputs {names(taken)}; got {names(tensors.arrays)}"
             )
-        return [*placed, *(named[name] for name in taken[len(placed) :])]
+        return [*placed, *(given[name] for name in rest)]
 
 
 class NodeReader(fx.Interpreter):

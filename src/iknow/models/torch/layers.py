@@ -22,7 +22,7 @@ it is "HEAD.input".
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import is_dataclass
+from dataclasses import dataclass, field, is_dataclass
 from typing import Any
 
 import torch
@@ -41,22 +41,17 @@ ROWS_TO_MARK = 4
 ROWS_TO_COMPARE = 32
 
 
-def readable_parts(module: nn.Module) -> dict[str, nn.Module]:
-    """The modules inside a module by name, except TorchScript, which takes no hooks."""
-    return {
-        name: part
-        for name, part in module.named_modules()
-        if name and not isinstance(part, torch.jit.ScriptModule)
-    }
+def readable_parts(parts: Mapping[str, nn.Module]) -> dict[str, nn.Module]:
+    """The modules inside a module, of all its `parts` by name: TorchScript takes no hooks."""
+    script = torch.jit.ScriptModule
+    return {name: part for name, part in parts.items() if name and not isinstance(part, script)}
 
 
 def features_last(part: Any, shape: Sequence[int]) -> bool:
-    """Whether the last axis of activations of a shape, (n, ...), holds the features.
+    """Whether the last of three or more axes of activations, (n, ...), holds the features.
 
     part: the last module that ran and has an order of axes; None if none has.
     """
-    if len(shape) < 3:
-        return True
     width: Any = next((getattr(part, name) for name in WIDTHS if hasattr(part, name)), None)
     if isinstance(part, nn.LayerNorm):
         width = part.normalized_shape[-1]
@@ -83,17 +78,17 @@ def describe(value: Any) -> str:
     return f"{value.dtype}, {value.layout}, {tuple(value.shape)} on {value.device}"
 
 
-def to_array(output: Any, what: str) -> Any:
+def to_array(values: Any, what: str) -> Any:
     """A copy of a tensor as an array, which no later in-place operation can change."""
-    if not isinstance(output, Tensor) or not is_plain(output):
+    if not isinstance(values, Tensor) or not is_plain(values):
         raise LayerError(
-            f"{what} must be a dense tensor of real numbers; got {describe(output)}: choose "
+            f"{what} must be a dense tensor of real numbers; got {describe(values)}: choose "
             "another layer, or wrap the module so that it returns one"
         )
-    wide = torch.float64 if output.dtype == torch.float64 else torch.float32
-    if output.dtype == wide and output.device.type == "cpu":  # numpy copies with less around it
-        return output.detach().numpy().copy("K")
-    return output.detach().to("cpu", wide, copy=True).numpy()
+    wide = torch.float64 if values.dtype == torch.float64 else torch.float32
+    if values.dtype == wide and values.device.type == "cpu":  # numpy copies with less around it
+        return values.detach().numpy().copy("K")
+    return values.detach().to("cpu", wide, copy=True).numpy()
 
 
 def first_tensor(values: Any) -> Any:
@@ -116,7 +111,7 @@ def samples_first(part: nn.Module, values: Any, n_samples: int) -> tuple[Any, An
     padded with 0; the mask, of shape (n, tokens), says which tokens are theirs. Recurrent and
     attention layers with batch_first=False have time first.
     """
-    tensor = first_tensor(values)
+    tensor = values if isinstance(values, Tensor) else first_tensor(values)
     if isinstance(tensor, PackedSequence):
         padded, lengths = pad_packed_sequence(tensor, batch_first=True)
     elif isinstance(tensor, Tensor) and tensor.is_nested:
@@ -129,49 +124,56 @@ def samples_first(part: nn.Module, values: Any, n_samples: int) -> tuple[Any, An
     return padded, (torch.arange(padded.shape[1]) < lengths[:, None]).numpy()
 
 
-class LayerReading:
-    """Reads some layers of a module during a pass over n samples.
+class Watch(dict[str, nn.Module]):
+    """The parts that some layers are read from, by layer; settled until a module has other parts.
 
-    keep: makes the copy of a tensor, whose name in errors it gets, that is kept. In a pass `act` is
-    called after a module in `watched` ran, and before one in `entered` runs. found: by layer its
-    activations, the last module that has an order of axes, and the mask of a layer with its own.
+    parts: all of them, the module itself first. A pass tells what parts in `watched` return, among
+    them those in `ordered`, which have an order of axes, and what enters those in `entered`.
     """
 
     def __init__(
-        self,
-        parts: Mapping[str, nn.Module],
-        layers: Sequence[str],
-        pooling: Pooling,
-        n_samples: int,
-        keep: Callable[[Any, str], Any] = to_array,
+        self, parts: Mapping[str, nn.Module], layers: Sequence[str], pooling: Pooling
     ) -> None:
-        self._keep, self._n_samples = keep, n_samples
-        left = {name: parts[name] for name in layers if name in parts}
-        self.entered = {
-            name: parts[name.removesuffix(ENTRANCE)]
-            for name in layers
-            if name not in parts and name.removesuffix(ENTRANCE) in parts
-        }
-        self.wanted = left | self.entered
-        self._ordered: dict[str, nn.Module] = {}
-        if any(isinstance(pooling.of(name), str) for name in self.wanted):
+        readable = readable_parts(parts)
+        left = {name: readable[name] for name in layers if name in readable}
+        outer = {name: name.removesuffix(ENTRANCE) for name in layers if name not in readable}
+        self.entered = {name: readable[part] for name, part in outer.items() if part in readable}
+        super().__init__(left | self.entered)
+        self.parts, self.ordered = parts, dict[str, nn.Module]()
+        if any(isinstance(pooling.of(name), str) for name in self):
             kinds = (*CHANNELS_FIRST, *FEATURES_LAST)
-            self._ordered = {name: part for name, part in parts.items() if isinstance(part, kinds)}
-        self.watched = self._ordered | left
-        self._last: nn.Module | None = None
-        self.found: dict[str, tuple[Any, nn.Module | None, Any]] = {}
+            self.ordered = {
+                name: part for name, part in readable.items() if isinstance(part, kinds)
+            }
+        self.watched = self.ordered | left
+
+
+@dataclass
+class LayerReading:
+    """Reads layers during a pass over n samples, which calls `act` as their `Watch` says.
+
+    keep: makes the copy of a tensor, whose name in errors it gets, that is kept. last: the module
+    with an order of axes that ran last. found: by layer its activations, what `last` was then, and
+    the mask of a layer with its own.
+    """
+
+    watch: Watch
+    n_samples: int
+    keep: Callable[[Any, str], Any] = to_array
+    last: nn.Module | None = None
+    found: dict[str, tuple[Any, nn.Module | None, Any]] = field(default_factory=dict)
 
     def act(self, name: str, values: Any) -> None:
-        self._last = self._ordered.get(name, self._last)
-        if name not in self.wanted:
+        self.last = self.watch.ordered.get(name, self.last)
+        if name not in self.watch:
             return
         if name in self.found:
             raise LayerError(
                 f"layer {name!r} ran more than once in one forward pass, so it has no single "
                 "activation: use a separate module each time, or choose another layer"
             )
-        tensor, mask = samples_first(self.wanted[name], values, self._n_samples)
-        self.found[name] = self._keep(tensor, f"layer {name!r}"), self._last, mask
+        tensor, mask = samples_first(self.watch[name], values, self.n_samples)
+        self.found[name] = self.keep(tensor, f"layer {name!r}"), self.last, mask
 
 
 Mark = tuple[int, int, bool]
@@ -192,8 +194,9 @@ class Trial:
     """
 
     def __init__(self, parts: Mapping[str, nn.Module], n_samples: int, raw: Tensor | None) -> None:
-        self._raw = None if raw is None else mark(raw)
-        self.watched = {name: part for name, part in parts.items() if not list(part.children())}
+        self.parts, self._raw = parts, None if raw is None else mark(raw)
+        readable = readable_parts(parts)
+        self.watched = {name: part for name, part in readable.items() if not list(part.children())}
         weighted = (name for name, part in self.watched.items() if list(part.parameters()))
         self.entered = {f"{name}{ENTRANCE}": parts[name] for name in weighted}
         self._n_samples = n_samples

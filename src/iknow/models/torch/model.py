@@ -4,9 +4,15 @@ Layers are "input", "output", the names in `named_modules()`, and "name.input" f
 of these. Of several tensors that a module takes or returns, its layer is the first. TorchScript
 takes no hooks: it has "input" and "output" alone.
 
+Inputs by name, in a dict or as a tokenizer returns them, are passed on by name, `module(**inputs)`;
+a tuple of arrays by position, `module(*inputs)`. Inside, all are `Fields` of tensors, whose names
+are numbers if they are positions. Floats are cast to the module's precision; whole numbers may be
+positions in an embedding and stay as they are.
+
 The module runs in eval mode without gradients, on its own device and in its own precision. Its
 mode, hooks and parameters are restored, even after an error, whatever other threads do with it
-(`iknow.models.torch.passes`).
+(`iknow.models.torch.passes`). Which parts to watch is settled once for some layers, and again when
+the module has other parts; modes and parameters may change at any time.
 
 A row may differ by some units in the last place between batch sizes: torch chooses other kernels,
 which add in another order.
@@ -14,27 +20,41 @@ which add in another order.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from itertools import chain
+from math import isfinite
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from iknow.core.arrays import Bools
 from iknow.core.robustness import Sensitivity
-from iknow.errors import IknowError, LayerError, RefusedError
-from iknow.models.inputs import Fields, Sizes
+from iknow.core.text import names
+from iknow.errors import IknowError, InputError, LayerError, RefusedError
+from iknow.models.inputs import Fields, Sizes, as_fields
 from iknow.models.model import Layer, check_type
 from iknow.models.network import INPUT, OUTPUT, Network, Pass, Read
+from iknow.models.numbers import as_numbers
 from iknow.models.pooling import PoolOption
 from iknow.models.scores import ScoresOption, find_output
-from iknow.models.torch import inputs as given
-from iknow.models.torch.layers import LayerReading, Trial, features_last, readable_parts, to_array
+from iknow.models.torch.layers import (
+    LayerReading,
+    Trial,
+    Watch,
+    describe,
+    features_last,
+    is_plain,
+    readable_parts,
+    to_array,
+)
 from iknow.models.torch.passes import copy_at_rest, forward_pass
 
 FAILURES = (RuntimeError, ValueError, IndexError, AssertionError)
+LABELS = "labels"
 
 
 class TorchModel(Network):
@@ -61,6 +81,7 @@ class TorchModel(Network):
     ) -> None:
         super().__init__(pool, scores)
         self.module = _unwrap(module)
+        self._name = type(self.module).__name__
         if isinstance(self.module, torch.jit.ScriptModule):
             self._hint = " (TorchScript, whose inside cannot be read)"
 
@@ -69,18 +90,29 @@ class TorchModel(Network):
         return any(like.device.type != "cpu" for like in self.module.parameters())
 
     def prepare(self, inputs: Any) -> Any:
-        return given.prepare(inputs, self.module)
+        """Return the `inputs` as an array, a tensor, or `Fields` of these."""
+        if isinstance(inputs, Fields):
+            inputs = inputs.arrays
+        if isinstance(inputs, tuple) and inputs and all(map(_is_array, inputs)):
+            inputs = {str(i): each for i, each in enumerate(inputs)} if inputs[1:] else inputs[0]
+        if not isinstance(inputs, Mapping):
+            return _prepare_one(inputs, "X")
+        given = {name: values for name, values in inputs.items() if values is not None}
+        loss = parameters_of(self.module).get(LABELS) if LABELS in given else None
+        if loss is not None and loss.default is None:
+            del given[LABELS]  # of use in training alone
+        return as_fields({k: _prepare_one(values, f"X[{k!r}]") for k, values in given.items()})
 
     def layers(self, batch: Any) -> tuple[Layer, ...]:
         """Describe the input if a `batch` is one array of numbers, what enters the head, and the
         head. TorchScript hides what enters its head: its output stands for it.
         """
         tensors, _ = self._take(batch)
-        parts = readable_parts(self.module)
-        trial = Trial(parts, len(tensors), given.raw_input(tensors))
-        returned = self._forward(tensors, trial)
+        parts = dict(self.module.named_modules())
+        trial = Trial(parts, len(tensors), raw_input(tensors))
+        returned = self._forward(tensors, trial, trial.act)
         scores = find_output(returned, self.scores, len(tensors), self._name)
-        found = describe_layers(*trial.find(scores), tensors, parts)
+        found = describe_layers(*trial.find(scores), tensors, readable_parts(parts))
         if isinstance(self.module, torch.jit.ScriptModule):
             return tuple(Layer(each.name, "hidden") for each in found)
         return found
@@ -91,8 +123,7 @@ class TorchModel(Network):
             raise LayerError("nothing is known about inputs in several arrays")
         if self.pooling.of(layer) is not None:
             raise LayerError(f"nothing is known about layer {layer!r} after pooling")
-        named = [name for name, _ in self.module.named_modules()]
-        if layer == OUTPUT and self.scores is not None and layer not in named:
+        if layer == OUTPUT and self.scores is not None and layer not in self._places():
             raise LayerError("nothing is known about scores that are chosen by scores=")
         from iknow.metrics.lipschitz_torch import sensitivities  # only certificates need it
 
@@ -102,48 +133,67 @@ class TorchModel(Network):
         module = self.module if layer == "input" else copy_at_rest(self.module)
         return sensitivities(module, inputs.shape, [layer], inputs.probe, alike)[layer]
 
-    @property
-    def _name(self) -> str:
-        return type(self.module).__name__
+    def _places(self) -> Mapping[str, Any]:
+        return readable_parts(dict(self.module.named_modules()))
+
+    def _locate(self, layers: Sequence[str]) -> Any:
+        parts, watch = dict(self.module.named_modules()), self._settled.get(tuple(layers))
+        if watch is None or watch.parts != parts:
+            super()._locate(layers)
+            watch = self._settled[tuple(layers)] = Watch(parts, layers, self.pooling)
+        return watch
 
     def _take(self, batch: Any) -> tuple[Fields, Bools | None]:
-        return given.to_tensors(batch, self.module)
+        """Copies on the module's device and in its precision, and which are not finite."""
+        like = next(chain(self.module.parameters(), self.module.buffers(), [torch.empty(0)]))
+        tensors: dict[str, Tensor] = {}
+        strange: Bools | None = None
+        for name, values in (batch.arrays if isinstance(batch, Fields) else {"0": batch}).items():
+            if is_copy := not isinstance(values, Tensor):
+                # torch takes no read-only, reversed or byte-swapped arrays.
+                dtype = np.asarray(values).dtype.newbyteorder("=")
+                values = torch.from_numpy(np.array(values, dtype=dtype, order="C"))
+            precision = values.dtype
+            if values.is_floating_point():
+                precision = like.dtype if like.is_floating_point() else torch.get_default_dtype()
+            tensor = values.detach().to(like.device, precision, copy=not is_copy)
+            # An infinite term never leaves a sum, which takes less time than to look at each.
+            if tensor.is_floating_point() and not isfinite(tensor.sum()):
+                finite = torch.isfinite(tensor)
+                bad = ~finite.flatten(1).all(dim=1) if tensor.ndim > 1 else ~finite
+                strange = bad.cpu().numpy() | (False if strange is None else strange)
+            tensors[name] = tensor
+        return Fields(tensors), strange
 
-    def _places(self) -> dict[str, nn.Module]:
-        return readable_parts(self.module)
+    _as_array = staticmethod(to_array)
 
-    def _run(self, tensors: Fields, layers: Sequence[str], parts: Mapping[str, nn.Module]) -> Pass:
-        reading = LayerReading(parts, layers, self.pooling, len(tensors))
-        returned = self._forward(tensors, reading)
-        scores = self._read_scores(returned, len(tensors))
-        if missing := [layer for layer in reading.wanted if layer not in reading.found]:
-            raise LayerError(
-                f"layer {missing[0]!r} of {self._name} did not run in the forward pass: choose one "
-                "that does"
-            )
-        reads = {
-            layer: Read(values, features_last(last, values.shape), mask)
-            for layer, (values, last, mask) in reading.found.items()
-        }
+    def _run(self, tensors: Fields, layers: Sequence[str], watch: Watch) -> Pass:
+        reading = LayerReading(watch, len(tensors))
+        returned = self._forward(tensors, watch, reading.act)
+        scores, reads = find_output(returned, self.scores, len(tensors), self._name), {}
+        for layer in watch:
+            if layer not in reading.found:
+                raise LayerError(
+                    f"layer {layer!r} of {self._name} did not run in the forward pass: choose one "
+                    "that does"
+                )
+            values, last, mask = reading.found[layer]
+            is_last = values.ndim < 3 or features_last(last, values.shape)
+            reads[layer] = Read(values, is_last, mask)
         return Pass(scores, reads)
 
-    def _as_array(self, values: Any, what: str) -> Any:
-        return to_array(values, what)
-
-    def _read_scores(self, returned: Any, n_samples: int) -> Any:
-        output = find_output(returned, self.scores, n_samples, self._name)
-        is_array = isinstance(output, np.ndarray)
-        return output if is_array else to_array(output, f"the output of {self._name}")
-
-    def _forward(self, tensors: Fields, watch: LayerReading | Trial) -> Any:
+    def _forward(
+        self, tensors: Fields, watch: Watch | Trial, act: Callable[[str, Any], None]
+    ) -> Any:
         """All that the module returns."""
-        placed, named = given.arguments(tensors, self.module)
-        hooks = forward_pass(self.module, watch.watched, watch.act, watch.entered)
+        placed, named = arguments(tensors, self.module)
+        parts = watch.parts.values()
+        hooks = forward_pass(self.module, parts, watch.watched, watch.entered, act)
         with hooks, running(self._name, tensors):
             try:
                 return self.module(*placed, **named)
             except TypeError:
-                given.check_complete(placed, named, self.module)
+                check_complete(placed, named, self.module)
                 raise
 
 
@@ -161,9 +211,18 @@ def running(
         except (torch.cuda.OutOfMemoryError, IknowError):
             raise
         except failures as error:
-            raise RefusedError(
-                f"{name} failed on {given.describe_batch(tensors)}: {error}"
-            ) from error
+            parts = [
+                f"{each} of shape {tuple(values.shape)} and dtype {values.dtype}"
+                for each, values in tensors.arrays.items()
+            ]
+            batch = parts[0].removeprefix("0 of ") if len(parts) == 1 else ", ".join(parts)
+            raise RefusedError(f"{name} failed on a batch of {batch}: {error}") from error
+
+
+def raw_input(tensors: Fields) -> Tensor | None:
+    """The tensor that is the layer "input": the only one."""
+    values: list[Tensor] = list(tensors.arrays.values())
+    return values[0] if len(values) == 1 else None
 
 
 def describe_layers(
@@ -173,12 +232,69 @@ def describe_layers(
 
     Nearness of inputs may mean something for numbers or pixels, not for token numbers.
     """
-    raw = given.raw_input(tensors)
+    raw = raw_input(tensors)
     measurable = raw is not None and (raw.is_floating_point() or raw.dtype == torch.uint8)
     found = [Layer(INPUT, "input")] if measurable else []
     if hidden != INPUT or (not found and INPUT in parts):
         found.append(Layer(hidden, "hidden"))
     return (*found, Layer(head, "output"))
+
+
+def arguments(tensors: Fields, module: nn.Module) -> tuple[list[Any], dict[str, Any]]:
+    """What to call a module with: tensors by position and by name, or one dict of them.
+
+    A module with a single parameter, which is none of the names, takes the dict as a whole.
+    """
+    named = dict(tensors.arrays)
+    if placed := [named.pop(name) for name in tensors.arrays if name.isdigit()]:
+        return placed, named
+    taken = parameters_of(module)
+    is_single = len(taken) == 1 and not any(x.kind is x.VAR_KEYWORD for x in taken.values())
+    return ([named], {}) if is_single and taken.keys().isdisjoint(named) else ([], named)
+
+
+def check_complete(placed: list[Any], named: dict[str, Any], module: nn.Module) -> None:
+    """Refuse inputs that are fewer or more than a module takes."""
+    taken = parameters_of(module)
+    try:
+        inspect.Signature(list(taken.values())).bind(*placed, **named)
+    except TypeError as error:
+        raise InputError(
+            f"{type(module).__name__} takes {names(taken, 30)}: {error}; got "
+            f"{len(placed)} inputs by position and {names(named)} by name"
+        ) from error
+
+
+def parameters_of(module: nn.Module) -> Mapping[str, inspect.Parameter]:
+    """What the forward of a module takes; nothing if that is unknown, as for compiled code."""
+    try:
+        is_script = isinstance(module, torch.jit.ScriptModule)
+        return {} if is_script else inspect.signature(module.forward).parameters
+    except (TypeError, ValueError):
+        return {}
+
+
+def _is_array(values: Any) -> bool:
+    return isinstance(values, Tensor | np.ndarray) and values.ndim > 0
+
+
+def _prepare_one(values: Any, what: str) -> Any:
+    if isinstance(values, Tensor):
+        if is_plain(values) and values.ndim:
+            return values
+        raise InputError(
+            "a torch module's inputs must be a dense tensor of real numbers with samples along "
+            f"its first axis; got {describe(values)}"
+        )
+    if isinstance(values, list | tuple):
+        lengths = {len(row) for row in values if isinstance(row, list | tuple) or _is_array(row)}
+        if len(lengths) > 1:  # as a tokenizer returns without padding
+            raise InputError(
+                f"{what} holds sequences of different lengths, from {min(lengths)} to "
+                f"{max(lengths)}: pad them, for example with tokenizer(texts, padding=True, "
+                "return_tensors='pt')"
+            )
+    return as_numbers(values, what)
 
 
 def _unwrap(module: Any) -> Any:

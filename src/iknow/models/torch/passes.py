@@ -11,8 +11,9 @@ from __future__ import annotations
 import copy
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import nn
@@ -21,7 +22,9 @@ from iknow.locking import fork_waits_for
 
 _turn = threading.Condition(threading.RLock())
 _passes: list[_Pass] = []
-"""The passes under way, per thread in the order they began; guarded by `_turn`."""
+"""The passes under way, in all threads; guarded by `_turn`."""
+_here = threading.local()
+"""Of each thread, in `last`: its pass that began last."""
 
 COMPILED = "_compiled_call_impl"
 
@@ -29,48 +32,48 @@ COMPILED = "_compiled_call_impl"
 @contextmanager
 def forward_pass(
     module: nn.Module,
+    parts: Collection[nn.Module],
     watched: Mapping[str, nn.Module],
-    act: Callable[[str, Any], None],
     entered: Mapping[str, nn.Module],
+    act: Callable[[str, Any], None],
 ) -> Iterator[None]:
     """Exclusive use of a module in eval mode; `act(name, output)` after a watched part runs.
 
-    entered: further parts by name; `act(name, (args, kwargs))` before one of them runs.
-    Only runs in this thread count. A pass inside another one of the same thread silences its hooks.
+    parts: all that the module has, itself too. entered: parts by name; `act(name, (args, kwargs))`
+    before one of them runs. Only runs in this thread count. A pass inside another one of the same
+    thread silences its hooks.
     """
-    one = _Pass(module)
-
-    def see(name: str, value: Any) -> None:
-        here = [each for each in list(_passes) if each.thread == one.thread]
-        if threading.get_ident() == one.thread and here[-1] is one:
-            act(name, value)
-
+    one, outer = _Pass(parts), getattr(_here, "last", None)
     try:
         with _turn:
             _turn.wait_for(one.is_free)
+            _passes.append(one)
             # Frozen TorchScript has no mode. A part compiled by `module.compile()` ignores hooks
             # added later. What changes is recorded before it does.
-            training = [part for part in one.parts if getattr(part, "training", False)]
-            one.changed += [(part, "training", True) for part in training]
-            found = [(part, vars(part).get(COMPILED)) for part in one.parts]
-            one.changed += [(part, COMPILED, call) for part, call in found if call is not None]
-            _passes.append(one)
-        for name, part in entered.items():
-            one.handles.append(
-                part.register_forward_pre_hook(
-                    lambda _, args, kwargs, name=name: see(name, (args, kwargs)), with_kwargs=True
-                )
-            )
-        for name, part in watched.items():
-            one.handles.append(
-                part.register_forward_hook(lambda _, _given, out, name=name: see(name, out))
-            )
-        if training:
+            trains = False
+            for part in parts:
+                if getattr(part, "training", False):
+                    trains = True
+                    one.changed.append((part, "training", True))
+                if (call := vars(part).get(COMPILED)) is not None:
+                    one.changed.append((part, COMPILED, call))
+                    setattr(part, COMPILED, None)
+        _here.last = one
+        for name, part in (*watched.items(), *entered.items()):
+
+            def see(_part: Any, given: Any, last: Any, name: str = name) -> None:
+                if getattr(_here, "last", None) is one:
+                    act(name, (given, last) if name in entered else last)
+
+            if name in entered:
+                one.handles.append(part.register_forward_pre_hook(see, with_kwargs=True))
+            else:
+                one.handles.append(part.register_forward_hook(see))
+        if trains:
             module.eval()
-        for part in (part for part, name, _ in one.changed if name == COMPILED):
-            setattr(part, COMPILED, None)
         yield
     finally:
+        _here.last = outer
         with _turn:
             one.undo()
             if one in _passes:  # unless waiting was interrupted
@@ -81,25 +84,23 @@ def forward_pass(
 def copy_at_rest(module: nn.Module) -> nn.Module:
     """A deep copy of a module, made while no pass changes it."""
     with _turn:
-        _turn.wait_for(_Pass(module).is_free)
+        _turn.wait_for(_Pass([*module.modules()]).is_free)
         return copy.deepcopy(module)
 
 
+@dataclass(eq=False)
 class _Pass:
     """A forward pass of this thread: the parts it runs, and what it changes in them."""
 
-    def __init__(self, module: nn.Module) -> None:
-        self.thread = threading.get_ident()
-        self.parts = list(module.modules())
-        self._ids = frozenset(map(id, self.parts))
-        self.handles: list[Any] = []
-        self.changed: list[tuple[nn.Module, str, Any]] = []
+    parts: Collection[nn.Module]
+    thread: int = field(default_factory=threading.get_ident)
+    handles: list[Any] = field(default_factory=list)
+    changed: list[tuple[nn.Module, str, Any]] = field(default_factory=list)
 
     def is_free(self) -> bool:
         """Whether no other thread runs any of the parts."""
-        return all(
-            other.thread == self.thread or self._ids.isdisjoint(other._ids) for other in _passes
-        )
+        busy = {id(part) for one in _passes if one.thread != self.thread for part in one.parts}
+        return busy.isdisjoint(map(id, self.parts))
 
     def undo(self) -> None:
         for handle in self.handles:

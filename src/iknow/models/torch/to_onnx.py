@@ -28,10 +28,9 @@ from iknow.models.network import MASK, find_mask
 from iknow.models.onnx.file import serialize
 from iknow.models.pooling import pool_places
 from iknow.models.scores import find_output, split
-from iknow.models.torch import inputs as given
-from iknow.models.torch.layers import LayerReading, readable_parts
-from iknow.models.torch.model import TorchModel
-from iknow.models.torch.passes import copy_at_rest, forward_pass
+from iknow.models.torch.layers import LayerReading, Watch
+from iknow.models.torch.model import TorchModel, arguments, raw_input
+from iknow.models.torch.passes import COMPILED, copy_at_rest, forward_pass
 
 SINGLE = "X"
 LOGS = ("torch", "torch.onnx", "torch.export", "torch._export", "torch.fx", "onnxscript")
@@ -44,7 +43,7 @@ def to_onnx(model: TorchModel, layers: Sequence[str], inputs: Any) -> bytes:
         raise ExportError("TorchScript cannot become ONNX: give the module that it was made of")
     # Two, or three if there are two, so that no comparison has as many; 0 and 1 may be special.
     rows = np.arange(3 if len(inputs) == 2 else 2) % len(inputs)
-    tensors = given.to_tensors(inputs[rows], model.module)[0]
+    tensors, _ = model._take(inputs[rows])
     names = _name_inputs(tuple(tensors.arrays))
     last = _find_axes(model, layers, tensors)
     try:
@@ -89,19 +88,20 @@ class Readout(nn.Module):
         self._precision = floats[0] if floats else torch.float32
         self.module = copy_at_rest(model.module).cpu().eval()
         for part in self.module.modules():
-            if vars(part).get("_compiled_call_impl") is not None:
-                part._compiled_call_impl = None
+            if vars(part).get(COMPILED) is not None:
+                setattr(part, COMPILED, None)
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         # A graph's inputs are cast to the module's own precision, which numpy may lack.
         cast = [t.to(self._precision) if t.is_floating_point() else t for t in tensors]
-        fields, layers = Fields(dict(zip(self._names, cast, strict=True))), (*self._features_last,)
+        fields = Fields(dict(zip(self._names, cast, strict=True)))
         pooling, n = self._model.pooling, tensors[0].shape[0]
-        reading = LayerReading(readable_parts(self.module), layers, pooling, n, keep=_keep)
-        raw = given.raw_input(fields)
+        watch = Watch(dict(self.module.named_modules()), tuple(self._features_last), pooling)
+        reading, raw = LayerReading(watch, n, keep=_keep), raw_input(fields)
         found: dict[str, Any] = {} if raw is None else {"input": raw.clone()}
-        placed, named = given.arguments(fields, self.module)
-        with forward_pass(self.module, reading.watched, reading.act, reading.entered):
+        placed, named = arguments(fields, self.module)
+        parts = watch.parts.values()
+        with forward_pass(self.module, parts, watch.watched, watch.entered, reading.act):
             returned = self.module(*placed, **named)
         output = find_output(returned, self._model.scores, n, type(self.module).__name__)
         scores = _as_columns(output, split(self._model.scores)[1])
@@ -119,10 +119,9 @@ class Readout(nn.Module):
 
 def _find_axes(model: TorchModel, layers: Sequence[str], tensors: Fields) -> dict[str, bool]:
     """For each layer, whether its last axis holds the features, seen in an ordinary pass."""
-    parts = model._locate(layers)
-    model._ask(tensors.copy(), layers, parts)  # it raises what is wrong with a layer
-    found = model._run(tensors.copy(), layers, parts)
-    mask, last = find_mask(tensors), dict.fromkeys(layers, True)
+    model._ask(tensors.copy(), layers)  # it raises what is wrong with a layer
+    found = model._run(tensors.copy(), layers, model._locate(layers))
+    mask, last = find_mask(tensors.arrays), dict.fromkeys(layers, True)
     for layer, read in found.layers.items():
         shape, way = read.values.shape, model.pooling.of(layer)
         last[layer] = read.features_last

@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from iknow.errors import InputError
-from iknow.tables.columns import Coded, Column
+from iknow.explain.answers import Coded
+from iknow.tables.columns import Column
 from iknow.tables.writing import FORMULA, harmless
 
 TEXT = pa.large_string()  # with offsets of 64 bits, so that a part may be of any size

@@ -102,15 +102,25 @@ def sort_into_cells(points: Floats32, order: Ints) -> None:
 def _find_direction(points: Floats32, rows: Ints) -> Any:
     """The mean of a sample of rows and, roughly, the direction of its largest spread."""
     sample = points[rows[:: max(1, len(rows) // SAMPLE)]].astype(np.float64)
-    mean = sample.sum(axis=0) / len(sample)
-    sample -= mean
-    direction = sample[np.argmax((sample * sample).sum(axis=1))]
+    mean, farthest, largest = np.zeros(points.shape[1]), 0, -1.0
+    for i in range(len(sample)):  # loops are much faster than sums along an axis
+        for j in range(len(mean)):
+            mean[j] += sample[i, j]
+    mean /= len(sample)
+    for i in range(len(sample)):
+        squared = 0.0
+        for j in range(len(mean)):
+            sample[i, j] -= mean[j]
+            squared += sample[i, j] ** 2
+        if squared > largest:
+            farthest, largest = i, squared
+    direction = sample[farthest]
     for _ in range(TURNS):
         length = np.sqrt((direction * direction).sum())
         # If the rows are equal, any order will do.
         scaled = direction * (1 / length if 0 < length < np.inf else 0.0)
         direction = np.zeros_like(mean)
-        for i in range(len(sample)):  # much faster than sums along an axis
+        for i in range(len(sample)):
             along = 0.0
             for j in range(len(mean)):
                 along += sample[i, j] * scaled[j]
