@@ -193,13 +193,18 @@ class Model(ABC):
 
 
 def make_observation(
-    scores: Any, activations: Mapping[str, Any], *, belief: Ints | None = None
+    scores: Any,
+    activations: Mapping[str, Any],
+    *,
+    invalid: Bools | None = None,
+    belief: Ints | None = None,
 ) -> Observation:
     """Check and convert what a model returned, and mark non-finite samples.
 
     Args:
         scores: Of shape (n, n_classes), n_classes >= 2.
         activations: By layer, of shape (n, ...); flattened per sample here.
+        invalid: Further inputs to mark, of shape (n,).
         belief: Positions of shape (n,), -1 for none. Default: the highest score.
 
     Examples:
@@ -213,10 +218,11 @@ def make_observation(
             f"two classes; got {table.shape}"
         )
     believed = find_belief(table) if belief is None else as_belief(belief, table)
+    bad = (believed == NO_BELIEF) | (False if invalid is None else invalid)
     layers = {}
     for layer, values in activations.items():
         layers[layer] = as_activations(values, layer, len(table))
-    return mark_invalid(Observation(table, believed, layers, believed == NO_BELIEF))
+    return mark_invalid(Observation(table, believed, layers, bad))
 
 
 def find_belief(scores: Floats) -> Ints:
@@ -341,20 +347,14 @@ def join_whole(parts: Iterable[Observation], n_samples: int | None = None) -> Ob
         raise InputError(f"expected observations of {n_samples} samples; got {n}")
     whole = {}
     for layer in list(layers):
-        whole[layer] = _stack(layers.pop(layer), np.float32)
+        whole[layer] = np.ascontiguousarray(np.concatenate(layers.pop(layer)), np.float32)
     return Observation(
-        _stack(scores, np.float64),
-        _stack(belief, np.int64),
+        np.ascontiguousarray(np.concatenate(scores), np.float64),
+        np.concatenate(belief, dtype=np.int64),
         whole,
-        _stack(invalid, np.bool_),
-        _stack(unseen, np.float64) if len(unseen) == len(scores) else None,
+        np.concatenate(invalid),
+        np.concatenate(unseen) if len(unseen) == len(scores) else None,
     )
-
-
-def _stack(arrays: list[Any], dtype: type[np.generic]) -> Any:
-    """Arrays one after the other, in C order."""
-    shape = sum(map(len, arrays)), *arrays[0].shape[1:]
-    return np.concatenate(arrays, out=np.empty(shape, dtype))
 
 
 def check_width(layer: str, values: Floats32, width: int) -> None:
