@@ -378,8 +378,7 @@ def _check_memory(layers: Mapping[str, Sequence[Floats32]], n: int, *, held: boo
         f"layer {layer!r} has {widths[layer]:,} features: for {n:,} samples they take "
         f"{4e-9 * n * widths[layer]:.1f} GB of memory, and {1e-9 * free:.1f} GB are free. Choose a "
         "smaller layer, or fewer samples. After a step that counts words, put TruncatedSVD(100) "
-        "into the pipeline, or pass a function that does: EpistemicClassifier("
-        "pipeline.predict_proba, embed=..., classes=pipeline.classes_)"
+        "into the pipeline, or pass a function that does: as_model(predict_proba, embed=...)"
     )
 
 

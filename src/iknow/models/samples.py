@@ -11,7 +11,6 @@ Both are read once, one batch after another, and of a batch we keep its labels a
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, repeat
@@ -21,7 +20,7 @@ import numpy as np
 
 from iknow.core.arrays import Ints, Labels
 from iknow.core.text import names, shown
-from iknow.errors import InputError
+from iknow.errors import InputError, warn
 from iknow.models.adapt import has_base
 from iknow.models.inputs import (
     BATCH_OF_UNKNOWN_SIZE,
@@ -224,9 +223,8 @@ def warn_of_shuffling(data: Any) -> None:
     """Warn of a loader whose order is lost: exemplars are named by their place in it."""
     sampler = type(getattr(data, "sampler", None)).__name__
     if has_base(data, "DataLoader", "torch") and sampler == "RandomSampler":
-        warnings.warn(
+        warn(
             "the DataLoader shuffles: explanations number the training samples in the order in "
             "which they came, which is not their position in the dataset. Pass a DataLoader with "
-            "shuffle=False, or the dataset itself",
-            stacklevel=4,
+            "shuffle=False, or the dataset itself"
         )
