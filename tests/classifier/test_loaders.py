@@ -269,7 +269,7 @@ def test_a_shuffling_loader_is_warned_of_in_fit_alone():
         (DataLoader(tensors(slice(0, 0)), batch_size=4), "yields nothing: expected batches of"),
         ((X[r] for r in rows(TRAIN)), "the batches have no labels: let the loader yield"),
         (iter([(X[:4], Y[:4], Y[:4])]), "batch 0 of the loader: expected .inputs, labels.*3 parts"),
-        (iter([(X[:4], Y[:3])]), "a batch has 4 samples but 3 labels"),
+        (iter([(X[:4], Y[:3])]), "a batch must hold one label per sample; got 3 labels for 4"),
         (iter([(X[:4], Y[:4]), (X[:4],)]), "the samples from 4 on have no labels"),
         (iter([(X[:4], Y[:4]), (X[:4], NAMES[Y[:4]])]), "labels of some batches are text"),
         (iter([(X[:4], Y[:4]), ([[1.0], [1.0, 2.0]], [0, 1])]), "batch 1 of the loader: "),

@@ -39,7 +39,7 @@ def read(
 
     layers: those of a fitted classifier; None while it is being fitted, which learns the features.
     """
-    by_columns = model.knows_columns
+    by_columns = model.knows_columns and model is not classifier.model
 
     def prepare(inputs: Any) -> Any:
         prepared = model.prepare(inputs)

@@ -27,9 +27,7 @@ OPTIONS = ("pool", "scores", "embed")
 
 
 class Kind(NamedTuple):
-    """A kind of model: its name in errors, how to recognize one, its adapter in `iknow.models`, the
-    options that this takes, and the extra to install.
-    """
+    """A kind of model, as errors name it; `takes`: the options that its adapter takes."""
 
     name: str
     recognizes: Callable[[Any], bool]

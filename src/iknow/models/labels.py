@@ -47,23 +47,19 @@ def as_vector(values: Any, what: str, *, column: bool = False) -> Labels:
         raise InputError(
             f"{what} should be a 1d array with one label per sample; got shape {array.shape}"
         )
-    if array.dtype.kind == "T":  # numpy's text of any length
-        array = array.astype(object)
-    if array.dtype.kind not in "OUfiub":
+    kind = array.dtype.kind
+    if kind not in "OTUfiub":
         raise InputError(
             f"{what} must hold labels that are text or numbers; got dtype {array.dtype}: convert "
             f"them, for example with {what}.astype(str)"
         )
-    if array.dtype.kind not in "fO":
+    if kind in "Uiub":
         return array
-    plain = [
-        label.item() if hasattr(label, "item") and getattr(label, "ndim", None) == 0 else label
-        for label in array.tolist()
-    ]
+    plain = [x.item() if getattr(x, "ndim", None) == 0 else x for x in array.tolist()]
     for row, label in enumerate(plain):
         if is_missing(label) or (isinstance(label, float) and math.isinf(label)):
             raise InputError(f"{what} must hold labels; row {row} is {name(label)}: remove it")
-    if array.dtype.kind == "f":
+    if kind == "f":
         return array
     kinds = set(map(type, plain))
     are_text = all(issubclass(kind, str) for kind in kinds)
@@ -82,7 +78,8 @@ def as_vector(values: Any, what: str, *, column: bool = False) -> Labels:
             f"{what} holds labels that do not fit in an array: integers beyond 64 bits, or text "
             "that ends in a NUL character"
         )
-    return array if labels.dtype.kind == "U" and not given else labels
+    is_text = labels.dtype.kind == "U" and not given
+    return array.astype(object) if is_text else labels
 
 
 def as_row_numbers(rows: Any, n_samples: int) -> Ints:
@@ -112,12 +109,13 @@ def find_classes(
     integers in range are column numbers, and any other labels, one per column, name the columns in
     sorted order.
     """
+    classes = None if given is None else as_vector(given, "classes")
     if known is not None:
         own, numbers = known.tolist(), list(range(n_columns))
-        names = own if given is None else as_vector(given, "classes").tolist()
+        names = own if classes is None else classes.tolist()
         if names != own and (own != numbers or set(names) == set(own)):
             raise InputError(
-                f"classes=[{_some(np.asarray(given))}] differs from the model's own classes, "
+                f"classes=[{_some(np.asarray(names))}] differs from the model's own classes, "
                 f"{_some(known)}: leave it out"
             )
         if len(own) != n_columns:
@@ -132,8 +130,7 @@ def find_classes(
             )
         if names == own:
             return known
-    if given is not None:
-        classes = as_vector(given, "classes")
+    if classes is not None:
         if len(classes) != n_columns or len(set(classes.tolist())) != len(classes):
             raise InputError(
                 f"classes must name each of the model's {n_columns} score columns once; "

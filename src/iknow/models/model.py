@@ -260,10 +260,8 @@ def as_activations(values: Any, layer: str, n_samples: int) -> Floats32:
             f"got shape {array.shape}"
         )
     flat = array.reshape(n_samples, math.prod(array.shape[1:]))
-    if flat.dtype == np.float32:
-        return flat.copy()
     with np.errstate(over="ignore"):  # what overflows float32 becomes inf and is marked
-        return flat.astype(np.float32)
+        return flat.astype(np.float32, order="C")  # always a copy
 
 
 def mark_invalid(observation: Observation) -> Observation:
@@ -325,7 +323,8 @@ def join_whole(parts: Iterable[Observation], n_samples: int | None = None) -> Ob
 
     n_samples: of all, to see at once whether memory suffices; None if nobody knows.
     """
-    scores, belief, invalid, unseen = [], [], [], []
+    scores, belief = list[Floats](), list[Ints]()
+    invalid, unseen = list[Bools](), list[Floats]()
     layers: dict[str, list[Floats32]] = {}
     n = 0
     for part in parts:
@@ -348,20 +347,14 @@ def join_whole(parts: Iterable[Observation], n_samples: int | None = None) -> Ob
         raise InputError(f"expected observations of {n_samples} samples; got {n}")
     whole = {}
     for layer in list(layers):
-        whole[layer] = _stack(layers.pop(layer), np.float32)
+        whole[layer] = np.ascontiguousarray(np.concatenate(layers.pop(layer)), np.float32)
     return Observation(
-        _stack(scores, np.float64),
-        _stack(belief, np.int64),
+        np.ascontiguousarray(np.concatenate(scores), np.float64),
+        np.concatenate(belief, dtype=np.int64),
         whole,
-        _stack(invalid, np.bool_),
-        _stack(unseen, np.float64) if len(unseen) == len(scores) else None,
+        np.concatenate(invalid),
+        np.concatenate(unseen) if len(unseen) == len(scores) else None,
     )
-
-
-def _stack(arrays: list[Any], dtype: type[np.generic]) -> Any:
-    """Arrays one after the other, in C order."""
-    n = sum(map(len, arrays))
-    return np.concatenate(arrays, out=np.empty((n, *arrays[0].shape[1:]), dtype))
 
 
 def check_width(layer: str, values: Floats32, width: int) -> None:
@@ -385,8 +378,7 @@ def _check_memory(layers: Mapping[str, Sequence[Floats32]], n: int, *, held: boo
         f"layer {layer!r} has {widths[layer]:,} features: for {n:,} samples they take "
         f"{4e-9 * n * widths[layer]:.1f} GB of memory, and {1e-9 * free:.1f} GB are free. Choose a "
         "smaller layer, or fewer samples. After a step that counts words, put TruncatedSVD(100) "
-        "into the pipeline, or pass a function that does: EpistemicClassifier("
-        "pipeline.predict_proba, embed=..., classes=pipeline.classes_)"
+        "into the pipeline, or pass a function that does: as_model(predict_proba, embed=...)"
     )
 
 
@@ -395,19 +387,17 @@ def promised_sensitivity(model: Model, layer: str, inputs: Sizes) -> Sensitivity
 
     We add the rounding to float32 to a bare constant.
     """
-    kind = type(model)
-    if "sensitivity" not in getattr(model, "__dict__", {}):
-        if replaced := replaced_methods(model):
-            raise LayerError(
-                f"nothing is known about the inside of a {kind.__name__} with its own "
-                f"{replaced[0]!r}"
-            )
-        says = kind.sensitivity is not Model.sensitivity
-        if says and not speaks_for(kind, "sensitivity", "observe"):
-            raise LayerError(
-                f"{kind.__name__} changes observe but not sensitivity, which depends on it: define "
-                "sensitivity(layer, inputs) too"
-            )
+    kind, replaced = type(model), replaced_methods(model)
+    says = kind.sensitivity is not Model.sensitivity
+    if replaced and "sensitivity" not in replaced:
+        raise LayerError(
+            f"nothing is known about the inside of a {kind.__name__} with its own {replaced[0]!r}"
+        )
+    if not replaced and says and not speaks_for(kind, "sensitivity", "observe"):
+        raise LayerError(
+            f"{kind.__name__} changes observe but not sensitivity, which depends on it: define "
+            "sensitivity(layer, inputs) too"
+        )
     promise = model.sensitivity(layer, inputs)
     if isinstance(promise, Sensitivity):
         return promise

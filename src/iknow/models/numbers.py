@@ -12,7 +12,7 @@ with one axis are an error: nobody can tell whether they are one sample or one f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from numbers import Number, Real
 from typing import Any
@@ -31,6 +31,8 @@ OBJECTS = (str, bytes, Mapping)
 COMMON = frozenset(map(np.dtype, ("float32", "float64", "int64")))
 MISSING_TYPES = ("NoneType", "NAType", "NaTType", "MaskedConstant")
 SHARED_MEMORY = ("__arrow_c_stream__", "__arrow_c_array__", "__narwhals_dataframe__")
+
+is_sparse: Callable[[Any], bool] = issparse  # in any format of scipy
 
 
 def as_array(values: Any, what: str, error: type[InputError] = InputError) -> NDArray[Any]:
@@ -97,9 +99,9 @@ def as_dense(inputs: Any) -> Any:
         return inputs
     if is_sparse(inputs) and inputs.ndim == 2:  # first, as one format of them is a dict
         return inputs.tocsr()
-    if isinstance(inputs, Mapping) and len(inputs) == 1:
-        return as_dense(next(iter(inputs.values())))
     if isinstance(inputs, Mapping):
+        if len(inputs) == 1:
+            return as_dense(next(iter(inputs.values())))
         try:
             import pandas as pd
 
@@ -159,11 +161,6 @@ def as_pandas(values: Any, what: str = "X") -> Any:
         ) from error
 
 
-def is_sparse(values: Any) -> bool:
-    """Whether this is a sparse matrix or array of scipy, in any format."""
-    return bool(issparse(values))
-
-
 def is_number(dtype: Any) -> bool:
     """Whether a column of this dtype, of numpy or pandas, holds numbers."""
     return getattr(dtype, "kind", "O") in NUMERIC_KINDS and not hasattr(dtype, "categories")
@@ -190,10 +187,8 @@ def _frame_to_array(frame: Any, what: str, error: type[InputError]) -> NDArray[A
         return np.asarray(frame.to_numpy(np.float64, na_value=np.nan) if has_mask else frame)
     if all(isinstance(kind, np.dtype) and kind.kind in NUMERIC_KINDS for kind in frame.dtypes):
         return np.asarray(frame)
-    columns = [
-        as_numbers(frame.iloc[:, j], f"column {name!r} of {what}", error)
-        for j, name in enumerate(frame.columns)
-    ]
+    named = enumerate(frame.columns)
+    columns = [as_numbers(frame.iloc[:, j], f"column {k!r} of {what}", error) for j, k in named]
     return np.column_stack(columns) if columns else np.empty((len(frame), 0))
 
 
@@ -201,9 +196,8 @@ def _as_floats(array: NDArray[Any], what: str, error: type[InputError]) -> NDArr
     """Objects as float64, missing ones as NaN; what is too large becomes infinite."""
     found = np.empty(array.shape)
     for place, value in np.ndenumerate(array):
-        real = isinstance(value, (Real, Decimal, np.bool_)) and not isinstance(
-            value, np.timedelta64
-        )
+        is_span = isinstance(value, np.timedelta64)  # which numpy counts as a whole number
+        real = isinstance(value, (Real, Decimal, np.bool_)) and not is_span
         if not real and not is_missing(value):
             it = f"{shown(value, 60)} of type {type(value).__name__}"
             raise error(f"{what} must hold real numbers; at {place} it has {it}")

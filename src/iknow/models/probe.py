@@ -187,7 +187,8 @@ def row_distances(one: Floats, other: Floats) -> Floats:
         difference = np.subtract(one, other, dtype=np.float64)
     difference[(one == other) | (np.isnan(one) & np.isnan(other))] = 0.0
     difference[np.isnan(difference)] = np.inf
-    return np.linalg.norm(difference, axis=1)
+    lengths: Floats = np.linalg.norm(difference, axis=1)
+    return lengths
 
 
 def find_tolerance(values: Floats, noise: float = 0.0) -> float:
@@ -205,8 +206,8 @@ def find_tolerance(values: Floats, noise: float = 0.0) -> float:
 def keep_rows(inputs: Any, rows: Ints) -> Any:
     """A copy of these samples; None for inputs of a kind that no bundle can keep."""
     parts = inputs.arrays.values() if isinstance(inputs, Fields) else [inputs]
-    marks = {"iloc", "detach", "tocsr"}  # of a data frame, a tensor and a sparse matrix
-    known = (isinstance(part, np.ndarray | list) or marks & set(dir(part)) for part in parts)
+    marks = ("iloc", "detach", "tocsr")  # of a data frame, a tensor and a sparse matrix
+    known = (isinstance(x, np.ndarray | list) or any(hasattr(x, m) for m in marks) for x in parts)
     return take_rows(inputs, rows) if all(known) else None
 
 
@@ -219,12 +220,7 @@ def store_inputs(inputs: Any) -> Stored:
         arrays = {f"inputs{i}": stored["inputs"] for i, (_, stored) in enumerate(found)}
         return {"kind": "fields", "names": list(inputs.arrays)}, arrays
     if hasattr(inputs, "iloc"):
-        if inputs.ndim == 2:
-            return _store_frame(inputs)
-        if inputs.name is not None and not _is_plain_name(inputs.name):
-            raise ValueError("a Series can be kept only if its name is text or an integer")
-        record, arrays = _store_frame(inputs.to_frame("series"))
-        return {**record, "kind": "series", "name": inputs.name}, arrays
+        return _store_frame(inputs)
     if is_sparse(inputs):
         rows = inputs.tocsr()
         if rows.dtype.kind not in "biuf":
@@ -249,10 +245,9 @@ def restore_inputs(record: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
     if kind == "fields":
         names = map(str, record["names"])
         return as_fields({name: np.array(arrays[f"inputs{i}"]) for i, name in enumerate(names)})
-    if kind == "frame":
-        return _restore_frame(record, arrays)
-    if kind == "series":
-        return _restore_frame(record, arrays).iloc[:, 0].rename(record["name"])
+    if kind in ("frame", "series"):
+        frame = _restore_frame(record, arrays)
+        return frame if kind == "frame" else frame.iloc[:, 0].rename(record["name"])
     if kind == "sparse":
         parts = (np.array(arrays[part]) for part in ("inputs", "columns", "starts"))
         make = csr_array if record["array"] else csr_matrix
@@ -282,21 +277,23 @@ def _store_objects(objects: Any) -> Stored:
 
 
 def _store_frame(given: Any) -> Stored:
+    """A data frame, or a Series as a frame of one column."""
     import pandas as pd
 
-    frame, arrays = given.reset_index(drop=True), dict[str, Any]()
-    if not all(map(_is_plain_name, frame.columns)):
-        raise ValueError("a data frame can be kept only if its column names are text or integers")
-    columns = [
-        {"name": name, **_store_column(frame.iloc[:, i], f"column{i}", arrays)}
-        for i, name in enumerate(frame.columns)
-    ]
+    is_series = given.ndim == 1
+    frame = (given.to_frame("series") if is_series else given).reset_index(drop=True)
+    names, arrays = frame.columns.tolist(), dict[str, Any]()
+    for name in [*names, given.name if is_series and given.name is not None else ""]:
+        if not isinstance(name, str | int) or isinstance(name, bool):
+            raise ValueError("a table can be kept only if its columns' names are text or integers")
+    stored = [_store_column(frame.iloc[:, i], f"column{i}", arrays) for i in range(len(names))]
+    columns = [{"name": name, **column} for name, column in zip(names, stored, strict=True)]
     record = {"kind": "frame", "columns": columns, "n_rows": len(frame)}
+    if is_series:
+        record |= {"kind": "series", "name": given.name}
     try:
         again = _restore_frame(record, arrays)
-        pd.testing.assert_frame_equal(
-            frame, again, check_exact=True, check_column_type=True, check_categorical=True
-        )
+        pd.testing.assert_frame_equal(frame, again, check_exact=True, check_column_type=True)
     except (AssertionError, TypeError, ValueError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(f"this data frame cannot be kept in a bundle: {reason}") from error
@@ -314,10 +311,6 @@ def _restore_frame(record: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
     frame = pd.DataFrame(dict(enumerate(columns)), index=index)
     frame.columns = pd.Index([column["name"] for column in record["columns"]])
     return frame
-
-
-def _is_plain_name(name: Any) -> bool:
-    return isinstance(name, str | int) and not isinstance(name, bool)
 
 
 def _store_column(column: Any, name: str, arrays: dict[str, Any]) -> dict[str, Any]:

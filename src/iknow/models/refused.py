@@ -8,6 +8,7 @@ no belief; one with an answer but without its layers is invalid.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -65,8 +66,12 @@ def observe_apart(
     parts = []
     for kind in np.unique(kinds[~ordinary]):
         rows = np.flatnonzero(kinds == kind)
-        if (part := _ask_what_it_takes(ask, take_rows(batch, rows), layers)) is not None:
-            parts.append((rows, part))
+        for wanted in (layers, ()):  # answers and layers, or only answers, or nothing
+            with suppress(RefusedError):
+                part = ask(take_rows(batch, rows), wanted)
+                bad = part.invalid | (len(wanted) < len(layers))
+                parts.append((rows, replace(part, invalid=bad)))
+                break
     if answers is None:
         like = next((part for _, part in parts if len(part.activations) == len(layers)), None)
         like = ask(substitute(), layers) if like is None else like[np.zeros_like(kinds)]
@@ -80,17 +85,6 @@ def observe_apart(
             check_width(layer, values, answers.activations[layer].shape[1])
             answers.activations[layer][rows] = values
     return answers
-
-
-def _ask_what_it_takes(ask: Ask, part: Any, layers: Sequence[str]) -> Observation | None:
-    """What a model says about samples: answers and layers, only answers, or nothing."""
-    for wanted in (layers, ()):
-        try:
-            said = ask(part, wanted)
-        except RefusedError:
-            continue
-        return said if len(wanted) == len(layers) else replace(said, invalid=said.invalid | True)
-    return None
 
 
 def silence(observation: Observation, rows: Bools) -> Observation:

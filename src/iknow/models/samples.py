@@ -11,7 +11,6 @@ Both are read once, one batch after another, and of a batch we keep its labels a
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, repeat
@@ -21,7 +20,7 @@ import numpy as np
 
 from iknow.core.arrays import Ints, Labels
 from iknow.core.text import names, shown
-from iknow.errors import InputError
+from iknow.errors import InputError, warn
 from iknow.models.adapt import has_base
 from iknow.models.inputs import (
     BATCH_OF_UNKNOWN_SIZE,
@@ -68,12 +67,9 @@ class Samples:
         Of data at hand it is the first one with a missing value, if any has one, because the layers
         that fit the data depend on it.
         """
-        if self.inputs is not None:
-            self.batches = iter(every := list(self.batches))
-            return next((each for each, _ in every if _has_gaps(each)), every[0][0])
-        batch = next(self.batches)
-        self.batches = chain([batch], self.batches)
-        return batch[0]
+        every = [next(self.batches)] if self.inputs is None else list(self.batches)
+        self.batches = chain(every, self.batches)
+        return next((each for each, _ in every if _has_gaps(each)), every[0][0])
 
     def read(self, *, measuring: bool = False) -> Iterator[Any]:
         """The inputs of each batch; labels, and sizes if wanted, are kept before a model runs."""
@@ -84,9 +80,7 @@ class Samples:
             self._n_read += n
             if labels is not None:
                 found = as_vector(labels, "the labels of a batch", column=True)
-                if len(found) != n:
-                    raise InputError(f"a batch has {n} samples but {len(found)} labels")
-                self._came.append(found)
+                self._came.append(check_count(found, n, "a batch"))
             elif self._came:
                 raise InputError(f"the samples from {start} on have no labels, those before do")
             if self.inputs is None:
@@ -229,9 +223,8 @@ def warn_of_shuffling(data: Any) -> None:
     """Warn of a loader whose order is lost: exemplars are named by their place in it."""
     sampler = type(getattr(data, "sampler", None)).__name__
     if has_base(data, "DataLoader", "torch") and sampler == "RandomSampler":
-        warnings.warn(
+        warn(
             "the DataLoader shuffles: explanations number the training samples in the order in "
             "which they came, which is not their position in the dataset. Pass a DataLoader with "
-            "shuffle=False, or the dataset itself",
-            stacklevel=4,
+            "shuffle=False, or the dataset itself"
         )
