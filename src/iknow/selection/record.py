@@ -28,7 +28,8 @@ RANGES = {NEARNESS: (-np.inf, 0.0), CLARITY: (0.0, np.inf), CONFIDENCE: (-np.inf
 def levels_to_dict(levels: Levels) -> dict[str, Any]:
     """Levels as plain values; `levels_from_dict` reads them back."""
     voices = [{**vars(voice), "reference": to_text(voice.reference)} for voice in levels.voices]
-    return {**vars(levels), "voices": voices, "quorum": list(levels.quorum)}
+    known = {"quorum": list(levels.quorum), "from_probabilities": levels.from_probabilities}
+    return {"voices": voices, **known}
 
 
 def levels_from_dict(record: Any) -> Levels:
