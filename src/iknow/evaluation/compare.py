@@ -109,7 +109,13 @@ def compare(
 
     def score(name: str, X: Any, truth: Any, own: bool = False) -> Scored:
         observed, invalid = observer.observe(X)
-        rows = [_levels(classifier, X), *(peer.score(observed) for peer in fitted)]
+        level = getattr(classifier.assess(X, evidence=True), "level", None)
+        if level is None:
+            raise InputError(
+                "the classifier gives no levels, by which it is compared: tune it to a level, for "
+                "example by tune(X_val, y_val, coverage=0.75)"
+            )
+        rows = [level, *(peer.score(observed) for peer in fitted)]
         right = np.zeros(len(observed), dtype=bool)
         if truth is not None:
             if len(truth) != len(observed):
@@ -124,16 +130,6 @@ def compare(
     scored = [score(*each) for each in found]
     shares = tuple(float(coverage) for coverage in coverages)
     return _tabulate(methods, clean, scored, shares, accuracy, confidence, random_state)
-
-
-def _levels(classifier: Any, X: Any) -> Floats:
-    level = getattr(classifier.assess(X, evidence=True), "level", None)
-    if level is None:
-        raise InputError(
-            "the classifier gives no levels, by which it is compared: tune it to a level, for "
-            "example by tune(X_val, y_val, coverage=0.75)"
-        )
-    return np.asarray(level, dtype=np.float64)
 
 
 def _observe_labeled(

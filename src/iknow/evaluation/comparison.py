@@ -1,19 +1,19 @@
 """Comparison: the record of a comparison, its tables, and how it reads as text and in notebooks.
 
 Figures of a set are shares of its samples, so zeros are possible and sets of any size compare.
-Markup bears classes and no styles, so a page whose policy forbids inline styles shows it too.
+Drawings use attributes and no styles, so a page whose policy forbids inline styles shows them too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 import numpy as np
 
-from iknow.cards import COLORS, card, heading, text
+from iknow.cards import COLORS, card, heading, table, text
 from iknow.core.arrays import Floats
 from iknow.core.assertion import Assertion
 from iknow.core.text import name as shown_name
@@ -157,12 +157,15 @@ class Comparison:
             said.append("MAPIE's risk control is not shown: it needs pip install 'iknow[compare]'.")
         return said
 
-    def to_html(self) -> str:
-        """Return tables and curves as markup, for a page that has a style sheet."""
-        tables = [f"<p>{title}.</p>{_markup(rows)}" for title, rows in self.tables()]
+    def to_html(self, draw: Callable[[list[str], list[list[str]]], str]) -> str:
+        """Return all as markup; `draw` makes a table of headings, as text, and cells of markup."""
+        tables = [
+            f"<p>{title}.</p>{draw([cell.strip() for cell in rows[0]], _bold_best(rows[1:]))}"
+            for title, rows in self.tables()
+        ]
         drawings = [_draw_set(name, lines) for name, lines in self.curves.items()]
-        remarks = [f"<p>{escape(said)}</p>" for said in self.remarks(best="Bold")]
         curves = f'<p>{CURVES}</p><div class="curves">{"".join(drawings)}</div>'
+        remarks = [f"<p>{escape(said)}</p>" for said in self.remarks(best="Bold")]
         return "".join([*tables, curves, *remarks])
 
     def __str__(self) -> str:
@@ -173,7 +176,7 @@ class Comparison:
         return f"Comparison of {len(self.methods)} methods on {len(self.sets)} sets"
 
     def _repr_html_(self) -> str:
-        return card(heading("Comparison", f"of {len(self.methods)} methods"), self.to_html())
+        return card(heading("Comparison", f"of {len(self.methods)} methods"), self.to_html(table))
 
 
 def _plain(value: Any) -> Any:
@@ -197,18 +200,15 @@ def _mark_best(values: Floats, shown: Iterable[str]) -> list[str]:
     return [f"{cell}{MARK if cell == best else ' '}" for cell in cells]
 
 
-def _markup(rows: list[list[str]]) -> str:
-    """A table, the best in bold."""
-    top = "".join(f'<th scope="col">{escape(cell.strip())}</th>' for cell in rows[0])
-    body = ""
-    for method, *cells in rows[1:]:
-        figures = [
-            f"<b>{cell.removesuffix(MARK)}</b>" if cell.endswith(MARK) else cell.strip()
-            for cell in cells
+def _bold_best(rows: list[list[str]]) -> list[list[str]]:
+    """Cells as markup, those with a mark in bold."""
+    return [
+        [
+            f"<b>{text(c.removesuffix(MARK))}</b>" if c.endswith(MARK) else text(c.strip())
+            for c in row
         ]
-        shown = "".join(f"<td>{figure}</td>" for figure in figures)
-        body += f'<tr><th scope="row">{text(method)}</th>{shown}</tr>'
-    return f'<div class="compared"><table><tr>{top}</tr>{body}</table></div>'
+        for row in rows
+    ]
 
 
 def _align(rows: list[list[str]]) -> str:

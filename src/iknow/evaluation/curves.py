@@ -43,8 +43,7 @@ class RadiusCurve(Figures[Floats]):
 
     Attributes:
         layer: The layer whose radius varies.
-        radii: Where something changes, ascending from 0, of shape (m,). The last one holds for all
-            larger radii.
+        radii: Where something changes, ascending from 0, of shape (m,).
         counts: Number of samples by assertion (IDK, IMK, IK) and radius, of shape (3, m).
         right: Number of samples whose belief is correct, of shape (3, m).
     """
@@ -65,7 +64,9 @@ class RadiusCurve(Figures[Floats]):
     def accuracy(self, *assertions: Assertion) -> Floats:
         """Return the fraction of correct beliefs among `assertions`, of shape (m,); NaN of none."""
         right, total = (each[list(assertions)].sum(axis=0) for each in (self.right, self.counts))
-        return np.divide(right, total, out=np.full(len(total), np.nan), where=total > 0)
+        accuracies = np.full(len(total), np.nan)
+        np.divide(right, total, out=accuracies, where=total > 0)
+        return accuracies
 
     @property
     def best(self) -> int:
@@ -80,11 +81,8 @@ class RadiusCurve(Figures[Floats]):
 def radius_curve(assessment: Assessment, y_true: Any, layer: str | None = None) -> RadiusCurve:
     """Compute how assertions and their accuracy depend on the radius of a `Ball` in one layer.
 
-    Args:
-        assessment: What `assess` returned for n samples. Of the layer's own rule in it only
-            the quorum matters; those of the other layers matter whole.
-        y_true: True labels of shape (n,).
-        layer: Name of the layer; optional if there is only one.
+    Of the `layer`'s own rule in the `assessment` only the quorum matters; those of other layers
+    matter whole. `y_true`: true labels of shape (n,). Of a single layer the name is optional.
 
     Examples:
         >>> curve = radius_curve(a, y_true, "input")
@@ -95,9 +93,8 @@ def radius_curve(assessment: Assessment, y_true: Any, layer: str | None = None) 
     layer = _check_layer(assessment, layer)
     distances = assessment.weighed[layer].class_distances
     others = [mask for name, mask in assessment.supports.items() if name != layer]
-    mute = assessment.invalid | np.logical_or.reduce(
-        [~mask.any(axis=1) for mask in others], initial=False
-    )
+    empty = [~mask.any(axis=1) for mask in others]
+    mute = np.logical_or.reduce([assessment.invalid, *empty])
     # A class that another layer supports is justified unless the ball is empty.
     elsewhere = np.logical_or.reduce(others, initial=False)
     reached = np.where(elsewhere, distances.min(axis=1, keepdims=True), distances)
@@ -115,9 +112,8 @@ def radius_curve(assessment: Assessment, y_true: Any, layer: str | None = None) 
 
 def _count(radii: Floats, justified: Floats, contested: Floats) -> Ints:
     """How many samples get each assertion at each radius, of shape (3, m)."""
-    n_justified, n_contested = (
-        np.searchsorted(np.sort(each), radii, side="right") for each in (justified, contested)
-    )
+    n_justified = np.searchsorted(np.sort(justified), radii, side="right")
+    n_contested = np.searchsorted(np.sort(contested), radii, side="right")
     # In the order of `Assertion`: IDK, IMK, IK.
     return np.stack([len(justified) - n_justified, n_contested, n_justified - n_contested])
 
@@ -148,8 +144,7 @@ class RobustCurve:
 
     Attributes:
         radii: Robust radii, finite and ascending from 0, of shape (m,).
-        known: Number of IK samples that are robust at each radius, of shape (m + 1,). The last one
-            holds beyond the last radius.
+        known: Number of IK samples that are robust at each radius, and beyond, of shape (m + 1,).
         right: Number of them whose belief is correct, of shape (m + 1,); None without truth.
         n_samples: Number of all samples.
     """
@@ -175,11 +170,9 @@ class RobustCurve:
 
 
 def robust_curve(assessment: Assessment, y_true: Any = None) -> RobustCurve:
-    """Compute the curve of the robust fraction against the radius.
+    """Compute the curve of an `assessment`'s robust fraction against the radius.
 
-    Args:
-        assessment: What `assess` returned for n samples.
-        y_true: True labels of shape (n,), to also count correct beliefs; optional.
+    `y_true`: true labels of shape (n,), to also count correct beliefs.
 
     Examples:
         >>> curve = robust_curve(a, y_true)
@@ -193,8 +186,8 @@ def robust_curve(assessment: Assessment, y_true: Any = None) -> RobustCurve:
     radii = np.unique(np.append(certified[ik & np.isfinite(certified)], 0.0))
     grid, right = np.append(radii, np.inf), None
     if y_true is not None:
-        true = assessment.belief == evaluate(assessment, y_true).y_true
-        right = count_from(certified[ik & true], grid)
+        ik_right = ik & (assessment.belief == evaluate(assessment, y_true).y_true)
+        right = count_from(certified[ik_right], grid)
     return RobustCurve(radii, count_from(certified[ik], grid), right, len(assessment))
 
 
@@ -223,13 +216,10 @@ def map_regions(
     y_limits: Limits,
     resolution: int = 300,
 ) -> Regions:
-    """Assess the points of a grid over a plane.
+    """Assess the points of a grid over a plane, `resolution` of them in each direction.
 
-    Args:
-        assess: Assesses points of shape (n, 2), such as a fitted classifier's `assess`.
-        x_limits: Smallest and largest horizontal coordinate.
-        y_limits: Smallest and largest vertical coordinate.
-        resolution: Number of points in each direction.
+    `assess`: what assesses points of shape (n, 2), such as a fitted classifier's method.
+    `x_limits`, `y_limits`: smallest and largest horizontal and vertical coordinate.
 
     Examples:
         >>> flat = EpistemicClassifier(LogisticRegression()).fit(X[:, :2], y)
@@ -243,9 +233,7 @@ def map_regions(
             raise InputError(f"limits must be two finite numbers, the lower first; got {limits}")
     x, y = (np.linspace(*limits, resolution) for limits in (x_limits, y_limits))
     plane = assess(np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2))
-    belief, assertion = (
-        each.reshape(resolution, resolution) for each in (plane.belief_codes, plane.assertion)
-    )
+    belief, assertion = plane.belief_codes.reshape(len(y), -1), plane.assertion.reshape(len(y), -1)
     return Regions(x, y, plane.classes, belief, assertion)
 
 
@@ -253,13 +241,11 @@ def map_regions(
 class EvidenceScatter:
     """Each sample's distances in one layer, and its assertion by all layers together.
 
-    Both distances are inf where a sample is not finite.
-
     Attributes:
         layer: The layer that the distances are measured in.
         rule: The layer's rule, which draws the lines.
-        own: d_g, of shape (n,); inf where the class has no training sample.
-        other: d_¬g, of shape (n,); inf where no other class has a training sample.
+        own: d_g, of shape (n,); inf of a class without training samples, and of invalid samples.
+        other: d_¬g, of shape (n,); inf likewise.
         assertion: One `Assertion` per sample, of shape (n,).
     """
 
@@ -271,14 +257,10 @@ class EvidenceScatter:
 
 
 def evidence_scatter(assessment: Assessment, layer: str | None = None) -> EvidenceScatter:
-    """Collect the distances for and against every belief in one layer.
+    """Collect the distances for and against every belief of an `assessment` in one `layer`.
 
     With several layers a sample may be less known than its position here suggests, because every
-    layer has a say.
-
-    Args:
-        assessment: What `assess` returned for n samples.
-        layer: Name of the layer; optional if there is only one.
+    layer has a say. Of a single layer the name is optional.
 
     Examples:
         >>> points = evidence_scatter(a, "input")

@@ -158,26 +158,23 @@ def merge_tallies(one: Tally, other: Tally) -> Tally:
     true_classes = np.concatenate([one.classes, np.unique(np.concatenate(unknown))])
     pairs = np.concatenate([one.pairs, other.pairs])
     codes = [
-        positions_of(part.true_classes, true_classes)[part.pairs[:, 2]] for part in (one, other)
+        positions_of(each.true_classes, true_classes)[each.pairs[:, 2]] for each in (one, other)
     ]
     pairs[:, 2] = np.concatenate(codes)
+    shape = (len(Assertion), len(one.classes), len(true_classes))
     return Tally(
         classes=one.classes,
         true_classes=true_classes,
-        pairs=_count_pairs(pairs[:, :3].T, one.classes, true_classes, pairs[:, 3]),
+        pairs=_count_pairs(pairs[:, :3].T, shape, pairs[:, 3]),
         unanswered=one.unanswered + other.unanswered,
         reasons={reason: one.reasons[reason] + other.reasons[reason] for reason in Reason},
     )
 
 
-def _count_pairs(
-    said: Ints, classes: Labels, true_classes: Labels, counts: Ints | None = None
-) -> Ints:
-    """`Evaluation.pairs` of samples: said holds assertion, belief and truth, of shape (3, n).
-
-    counts: how often each occurs, of shape (n,); once by default.
+def _count_pairs(said: Ints, shape: tuple[int, ...], counts: Ints | None = None) -> Ints:
+    """`Evaluation.pairs` of samples: said holds assertion, belief and truth, of shape (3, n), of
+    as many kinds as `shape` says. counts: how often each occurs, of shape (n,); once by default.
     """
-    shape = (len(Assertion), len(classes), len(true_classes))
     keys, places = np.unique(np.ravel_multi_index(tuple(said), shape), return_inverse=True)
     totals = np.bincount(places, counts)
     return np.column_stack([*np.unravel_index(keys, shape), totals]).astype(np.int64)
@@ -266,7 +263,7 @@ def evaluate(assessment: Assessment, y_true: Any = None) -> Evaluation:
     return Evaluation(
         classes=classes,
         true_classes=true_classes,
-        pairs=_count_pairs(said[:, answered], classes, true_classes),
+        pairs=_count_pairs(said[:, answered], (len(Assertion), len(classes), len(true_classes))),
         unanswered=np.bincount(assessment.assertion[~answered], minlength=len(Assertion)),
         reasons={reason: int((assessment.reason == reason).sum()) for reason in Reason},
         assessment=assessment,

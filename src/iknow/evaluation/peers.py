@@ -2,7 +2,8 @@
 
 They are short reference implementations of the papers' formulas, on numpy and iknow's own exact
 search, so that a comparison needs no other package. Each learns from `Observed` training and
-validation data and returns one number per sample: the higher, the more to be trusted.
+validation data and returns one number per sample: the higher, the more to be trusted. A layer is
+"hidden" or "input"; an index may be one on another device.
 """
 
 from __future__ import annotations
@@ -211,15 +212,12 @@ class Mahalanobis:
     """Scores an answer by the squared distance to the nearest class mean, negated.
 
     Lee and others, "A Simple Unified Framework for Detecting Out-of-Distribution Samples and
-    Adversarial Attacks" (NeurIPS 2018), on one layer and without their input preprocessing:
+    Adversarial Attacks" (NeurIPS 2018), on one `layer`, and without their input preprocessing:
 
         score = -min_c (h - μ_c)ᵀ Σ⁺ (h - μ_c)
 
     with the class means μ_c and one covariance Σ of all samples around their class's mean. Σ⁺ is
     the pseudoinverse, as in the authors' code: dead pixels and dead units have no say.
-
-    Args:
-        layer: "hidden" or "input".
 
     Examples:
         >>> bool((Mahalanobis().fit(training, validation).score(test) <= 0).all())
@@ -260,12 +258,10 @@ class ViM:
 
         score = log Σ_c exp(l_c) - α |r(h)|,    α = mean of max_c l_c / mean of |r|, in training
 
-    The paper takes D = 1000 of 2048 features and 512 of 768; here it is half of them. Without the
-    weights of the last layer, least squares of logits on features finds them: exactly, as the
-    logits are linear in the features, except for what no training sample ever shows.
-
-    Args:
-        dimension: Size of the principal subspace. Default: half of the features.
+    The paper takes a `dimension` D = 1000 of 2048 features and 512 of 768; here it is half of them
+    by default. Without the weights of the last layer, least squares of logits on features finds
+    them: exactly, as the logits are linear in the features, except for what no training sample
+    ever shows.
 
     Examples:
         >>> ViM(dimension=1).fit(training, validation).score(test).shape == test.belief.shape
@@ -302,13 +298,8 @@ class KNNDistance:
     """Scores an answer by the distance to the k-th nearest training sample of any class, negated.
 
     Sun and others, "Out-of-Distribution Detection with Deep Nearest Neighbors" (ICML 2022), with
-    activations scaled to length 1. k = 50 is the paper's choice for the 50,000 images of CIFAR-10;
-    with fewer than 50 training samples it is their number.
-
-    Args:
-        k: Which neighbor.
-        layer: "hidden" or "input".
-        index: The index to search with, such as one on another device.
+    activations of a `layer` scaled to length 1. `k` = 50 is the paper's choice for the 50,000
+    images of CIFAR-10; with fewer training samples it is their number. `index`: what searches.
 
     Examples:
         >>> bool((KNNDistance(k=5).fit(training, validation).score(test) <= 0).all())
@@ -345,11 +336,7 @@ class TrustScore:
     Jiang and others, "To Trust Or Not To Trust A Classifier" (NeurIPS 2018). Each class is all its
     training samples, as by the authors' default, which leaves no share α of lowest density out. At
     d_g = 0 the score is inf if d_¬g > 0, else 1: the authors add 1e-12 to d_g, which differs only
-    there.
-
-    Args:
-        layer: "hidden" or "input".
-        index: The index to search with, such as one on another device.
+    there. Distances are those of a `layer`, by an `index`.
 
     Examples:
         >>> bool((TrustScore().fit(training, validation).score(test) >= 0).all())
@@ -385,12 +372,9 @@ class DkNN:
     The paper's classifier answers with the most credible class; we score the model's own answer.
     Credibility falls in steps as nonconformity rises, so we return minus the nonconformity, which
     ranks samples the same way but tells some apart that are equally credible, and needs no
-    calibration. k = 75 is the paper's choice; with fewer training samples it is their number.
+    calibration. `k` = 75 is the paper's choice; with fewer training samples it is their number.
     Samples tied with the k-th neighbor all count, so the order of the training set does not matter.
-
-    Args:
-        k: Number of neighbors in each layer.
-        index: The index to search with, such as one on another device.
+    `index`: what searches.
 
     Examples:
         >>> bool((DkNN(k=5).fit(training, validation).score(test) <= 0).all())

@@ -36,14 +36,10 @@ Perturbed = tuple[Inputs, Labels | None]
 def add_gaussian(
     X: Inputs, deviation: float, rng: Generator, limits: Limits | None = None
 ) -> Inputs:
-    """Add normal noise to every value, and return an array of the same shape and dtype.
+    """Add normal noise of a standard `deviation` to every value of `X`, keeping shape and dtype.
 
-    Args:
-        X: Inputs of shape (n, ...).
-        deviation: Standard deviation of the noise.
-        rng: Source of randomness.
-        limits: Smallest and largest value an input can have, such as (0, 1) for an image; values
-            beyond them are clipped.
+    Values beyond `limits`, the smallest and largest that an input can have, such as (0, 1) for an
+    image, are clipped. `rng`: source of randomness.
 
     Examples:
         >>> add_gaussian(np.zeros((1, 3)), 0.1, np.random.default_rng(0)).round(3)
@@ -55,9 +51,9 @@ def add_gaussian(
 def add_uniform(
     X: Inputs, amplitude: float, rng: Generator, limits: Limits | None = None
 ) -> Inputs:
-    """Add noise drawn evenly from -`amplitude` to `amplitude`.
+    """Add noise drawn evenly from -`amplitude` to `amplitude` to every value of `X`.
 
-    `X`, `rng` and `limits` are those of `add_gaussian`.
+    `rng` and `limits` are those of `add_gaussian`.
 
     Examples:
         >>> add_uniform(np.zeros((1, 3)), 0.1, np.random.default_rng(0), limits=(0, 1)).round(3)

@@ -91,12 +91,9 @@ COLUMN_STYLE: Look = STYLE | {
 
 
 def column_figure(rows: int = 1, columns: int = 1, height: float = 2.4) -> Figure:
-    """Make a figure as wide as a column of a paper, with empty axes.
+    """Make a figure as wide as a column of a paper, with `rows` and `columns` of empty axes.
 
-    Args:
-        rows: Number of rows of axes.
-        columns: Number of columns of axes.
-        height: Inches per row.
+    `height`: inches per row.
 
     Examples:
         >>> len(column_figure(2, 2).axes)
@@ -157,10 +154,8 @@ ACCURACY_LOOK: Look = {
 def draw_radius_curve(axes: Axes, curve: RadiusCurve, chosen: float | None = None) -> None:
     """Draw the fractions of IK, IMK and IDK, and the accuracies in and outside IK, over the radius.
 
-    Args:
-        axes: Where to draw.
-        curve: The result of `radius_curve`.
-        chosen: The radius to mark. Default: that of the largest F_IK.
+    `axes`: where to draw. `curve`: the result of `radius_curve`. `chosen`: the radius to mark, by
+    default that of the largest F_IK.
 
     Examples:
         >>> draw_radius_curve(column_figure().axes[0], radius_curve(a, y_true, "input"))
@@ -199,9 +194,7 @@ def draw_radius_curve(axes: Axes, curve: RadiusCurve, chosen: float | None = Non
 def draw_robust(axes: Axes, curve: RobustCurve) -> None:
     """Draw the fraction of samples that are IK, correct, and robust at each radius.
 
-    Args:
-        axes: Where to draw.
-        curve: The result of `robust_curve`.
+    `axes`: where to draw. `curve`: the result of `robust_curve`.
 
     Examples:
         >>> draw_robust(column_figure().axes[0], robust_curve(a, y_true))
@@ -241,10 +234,7 @@ def draw_evidence(axes: Axes, scatter: EvidenceScatter) -> None:
     """Draw the points (d_g, d_¬g), marked by assertion, with the lines where the rule decides.
 
     An infinite distance lies on the upper edge; on a logarithmic axis, 0 lies on the lower one.
-
-    Args:
-        axes: Where to draw.
-        scatter: The result of `evidence_scatter`.
+    `axes`: where to draw. `scatter`: the result of `evidence_scatter`.
 
     Examples:
         >>> draw_evidence(column_figure().axes[0], evidence_scatter(a, "input"))
@@ -297,17 +287,17 @@ def _find_limits(scatter: EvidenceScatter, drawing: Drawing | None) -> tuple[Lim
     # Also logarithmic if the lines would be at the very edge.
     largest = max(float(side.max(initial=0.0)) for side in sides)
     logarithmic = any(map(_spans_magnitudes, sides)) or 0 < min(line, default=0.0) < largest / 12
-    limits = _logarithmic_limits if logarithmic else _linear_limits
-    return limits(sides[0], line, 0.55), limits(sides[1], line, 0.7), logarithmic
+    x_limits, y_limits = (
+        _limits(side, line, most, logarithmic)
+        for side, most in zip(sides, (0.55, 0.7), strict=True)
+    )
+    return x_limits, y_limits, logarithmic
 
 
-def _linear_limits(values: Floats, line: list[float], most: float) -> Limits:
-    """From 0 to beyond all values, with the line no further than a part `most` of the way."""
-    return 0.0, max(1.12 * float(values.max(initial=0.0)), max(line, default=0.0) / most) or 1.0
-
-
-def _logarithmic_limits(values: Floats, line: list[float], most: float) -> Limits:
-    """Around all values, with the line a part of 0.15 to `most` of the way: names need room."""
+def _limits(values: Floats, line: list[float], most: float, logarithmic: bool) -> Limits:
+    """Around all values, with the lines a part of 0.15 to `most` of the way: names need room."""
+    if not logarithmic:  # from 0
+        return 0.0, max(1.12 * float(values.max(initial=0.0)), max(line, default=0.0) / most) or 1.0
     low, high = np.log(values[values > 0].min()) - 0.5, np.log(values.max()) + 1.0
     if line:
         low = min(low, (np.log(line[0]) - 0.15 * high) / 0.85)
@@ -322,11 +312,8 @@ KNOWN_STRENGTHS = (0.5, 0.8)  # of the green of IK, in turns; a line separates c
 def draw_regions(axes: Axes, regions: Regions, points: Any = None, labels: Any = None) -> None:
     """Draw the plane, shaded by assertion, with the boundaries of the belief as lines.
 
-    Args:
-        axes: Where to draw.
-        regions: The result of `map_regions`.
-        points: Training samples of shape (n, 2) to show.
-        labels: Their classes, of shape (n,).
+    `axes`: where to draw. `regions`: the result of `map_regions`. `points`: training samples of
+    shape (n, 2) to show. `labels`: their classes, of shape (n,).
 
     Examples:
         >>> flat = EpistemicClassifier(LogisticRegression()).fit(X[:, :2], y)
@@ -384,7 +371,8 @@ def _show_points(axes: Axes, regions: Regions, points: Any, labels: Any) -> None
         # Past the last color, each gets the next marker: n² combinations.
         marker = CLASS_MARKERS[(code + code // n) % len(CLASS_MARKERS)]
         look: Look = {"marker": marker, "color": CLASS_COLORS[code % n], "edgecolors": "white"}
-        axes.scatter(*places[names == label].T, s=9, linewidths=0.4, label=label, **look)
+        x, y = places[names == label].T
+        axes.scatter(x, y, s=9, linewidths=0.4, label=label, **look)
     _legend_above(axes, columns=min(len(regions.classes), 6), markerscale=1.4)
 
 
@@ -395,11 +383,9 @@ WRONG = CLASS_COLORS[1]
 
 
 def draw_confusion(axes: Axes, report: Evaluation) -> None:
-    """Draw the augmented confusion matrix of a report, for 2 to about 50 classes.
+    """Draw the augmented confusion matrix of a `report`, as `evaluate` returns it, on `axes`.
 
-    Args:
-        axes: Where to draw.
-        report: The result of `evaluate`.
+    It can be read for 2 to about 50 classes.
 
     Examples:
         >>> draw_confusion(column_figure().axes[0], evaluate(a, y_true))

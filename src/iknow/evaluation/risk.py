@@ -33,15 +33,6 @@ asserted, as we mean it. Its defaults test a hundred thresholds, corrected by Bo
 which mostly certified more than its fixed sequences when we tried both. We only choose the hundred,
 as quantiles of the scores of the fifth: an even grid from 0 to 0.99 is too coarse for a network
 that is nearly always sure.
-
-**Coverage at an accuracy**: one number to compare classifiers by, as scikit-learn's searches need.
-Samples are asserted in the order of their levels, and the score is the largest share that can be
-asserted so that the beliefs asserted are right with at least the given accuracy; 0 if none can. It
-depends on the order of the levels alone, not on the level that `tune` chose, so a grid over rules,
-quorums, layers and metrics compares what they could do. Samples at level 0 are never IK, and a
-certificate for each class bars some classes: neither is ever asserted. Rules without levels, as the
-paper's, have only one setting: their score is the coverage of IK as they are, or 0 if the accuracy
-on it is lower. The threshold is chosen on the very samples that score, so the number is no promise.
 """
 
 from __future__ import annotations
@@ -154,9 +145,7 @@ class Threshold:
 def match_coverage(scores: Floats, coverage: float) -> Threshold:
     """Choose the threshold at which a share of samples is asserted, exactly.
 
-    Args:
-        scores: Scores of clean samples, of shape (n,).
-        coverage: The share to assert, in (0, 1].
+    `scores`: of clean samples, of shape (n,). `coverage`: the share to assert, in (0, 1].
 
     Examples:
         >>> match_coverage(np.array([1.0, 2.0, 2.0, 3.0]), 0.5)
@@ -241,7 +230,7 @@ def certify_by_mapie(
 
 @dataclass(frozen=True)
 class CoverageAt:
-    """A scorer, `scorer(estimator, X, y)`, of the coverage at an accuracy; see `coverage_at`."""
+    """A scorer, called with (estimator, X, y); see `coverage_at`."""
 
     accuracy: float
 
@@ -266,8 +255,13 @@ class CoverageAt:
 def coverage_at(accuracy: float = 0.99) -> CoverageAt:
     """Make a scorer for `GridSearchCV` and `cross_val_score`: how much can be IK at an `accuracy`.
 
-    The accuracy is the least on what is asserted, above 0 and up to 1. The scorer is a function of
-    a fitted `EpistemicClassifier`, of samples and labels.
+    Samples are asserted in the order of their levels, and the score is the largest share that can
+    be asserted so that at least `accuracy` of it, above 0 and up to 1, is right; 0 if none can. It
+    does not depend on the level that `tune` chose, so a grid over rules, quorums, layers and
+    metrics compares what they could do. Samples at level 0 and classes that a certificate bars are
+    never asserted. Rules without levels, as the paper's, have only one setting: their score is the
+    coverage of IK as they are, or 0 if the accuracy on it is lower. The threshold is chosen on the
+    very samples that score, so the number is no promise.
 
     Examples:
         >>> from sklearn.model_selection import GridSearchCV

@@ -59,5 +59,15 @@ def comparison_section(comparison: Comparison | None) -> str:
         return ""
     return (
         '<section class="card" id="comparison" aria-labelledby="comparison-title">'
-        f'<h2 id="comparison-title">Beside other methods</h2>{comparison.to_html()}</section>'
+        f'<h2 id="comparison-title">Beside other methods</h2>{comparison.to_html(_table)}</section>'
     )
+
+
+def _table(headings: list[str], rows: list[list[str]]) -> str:
+    """A table with classes and no styles, as the page's policy lets only its style sheet apply."""
+    top = "".join(f'<th scope="col">{html.escape(each)}</th>' for each in headings)
+    body = "".join(
+        f'<tr><th scope="row">{method}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
+        for method, *cells in rows
+    )
+    return f'<div class="compared"><table><tr>{top}</tr>{body}</table></div>'

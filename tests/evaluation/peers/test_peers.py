@@ -138,6 +138,13 @@ def test_knn_distance_takes_the_farthest_of_few_samples(training, validation, te
     )
 
 
+@pytest.mark.parametrize("peer", [KNNDistance, DkNN])
+@pytest.mark.parametrize("k", [0, -1, 1.5, True])
+def test_a_number_of_neighbors_that_is_none_is_refused(peer, k):
+    with pytest.raises(InputError, match="k must be a whole number >= 1"):
+        peer(k)
+
+
 def test_vim_against_its_formula(network, training, validation, test):
     _, (weights, bias) = network
     origin = -np.linalg.pinv(weights) @ bias
