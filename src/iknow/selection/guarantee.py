@@ -62,13 +62,6 @@ def p_values(errors: Ints, counts: Ints, accuracy: float) -> Floats:
     return np.asarray(binom.cdf(errors, counts, 1 - accuracy), dtype=np.float64)
 
 
-def lower_bounds(errors: Ints, counts: Ints, confidence: float) -> Floats:
-    """The lower confidence bounds of Clopper and Pearson on accuracies; 0 if none is right."""
-    right = counts - errors
-    lower = beta.ppf(1 - confidence, np.maximum(right, 1), errors + 1)
-    return np.where(right > 0, lower, 0.0)
-
-
 STEPS = 200
 """Settings of a sequence to test at most, evenly spaced in coverage."""
 
@@ -194,8 +187,10 @@ class _Test:
         return float(p_values(self.errors, self.counts, accuracy).max())
 
     def bounds(self, confidence: float) -> Floats:
-        """The lower confidence bound on the accuracy in each class."""
-        return lower_bounds(self.errors, self.counts, confidence)
+        """The lower confidence bound of Clopper and Pearson on the accuracy in each class."""
+        right = self.counts - self.errors
+        lower = beta.ppf(1 - confidence, np.maximum(right, 1), self.errors + 1)
+        return np.where(right > 0, lower, 0.0)
 
     def samples_needed(self, goal: Goal) -> float:
         """About how many samples would certify it if its error rates stay; inf if none would."""

@@ -181,15 +181,9 @@ def limit_false_alarm(
             "they are stranger than all reference samples: ask for a higher rate, or give more "
             "reference samples"
         )
-    return record_choice(
-        part,
-        candidate_at(levels, level),
-        "false alarm",
-        levels=levels,
-        left_out=left_out,
-        false_alarm=float(false_alarm),
-        watch=watch_part(levels, part),
-    )
+    chosen, watch = candidate_at(levels, level), watch_part(levels, part)
+    found = record_choice(part, chosen, "false alarm", levels=levels, left_out=left_out)
+    return replace(found, false_alarm=false_alarm, watch=watch)
 
 
 def _lay_plain(reference: Validation, confident: bool) -> tuple[Levels, dict[str, str]]:
@@ -238,15 +232,8 @@ def certify_level(
         _, grid, path = max(judged, key=lambda each: each[0])
         candidates = [candidate_at(path, level) for level in grid.tolist()]
     chosen, certificate = try_in_turn(candidates, second, goal, classes)
-    return record_choice(
-        whole,
-        chosen,
-        "certified",
-        levels=path,
-        left_out=left_out,
-        certificate=certificate,
-        watch=watch_part(path, second),
-    )
+    found = record_choice(whole, chosen, "certified", levels=path, left_out=left_out)
+    return replace(found, certificate=certificate, watch=watch_part(path, second))
 
 
 def _variations(laying: Validation, layers: Sequence[str], confident: bool | None) -> list[Levels]:

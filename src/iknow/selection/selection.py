@@ -23,7 +23,7 @@ from iknow.selection.validation import Validation
 from iknow.selection.watch import Watch
 
 ACCURACIES = ("accuracy", "accuracy_outside")
-PATH = ("levels", "level", "least_confidence", "false_alarm")
+PATH = ("levels", "level", "least_confidence", "false_alarm", "watch")
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,6 @@ class Selection:
             "neighborhoods": rules,
             "certificate": None if certificate is None else Certificate(**certificate),
             "knowable": _read_knowable(record),
-            "watch": _read_watch(record["watch"], rules),
             "goal": None if goal is None else Goal.from_dict(goal),
         }
         return cls(**{**record, **read})
@@ -202,9 +201,10 @@ def _or_none(number: float) -> float | None:
 
 
 def _read_path(record: Mapping[str, Any], rules: Mapping[str, Rule]) -> dict[str, Any]:
-    """The path of levels, where on it the rules lie, and what that promises."""
-    path, level, least, rate = (record[name] for name in PATH)
+    """The path of levels, where on it the rules lie, what that promises, and what is watched."""
+    path, level, least, rate, watched = (record[name] for name in PATH)
     levels = None if path is None else levels_from_dict(path)
+    watch = None if watched is None else Watch.from_dict(watched)
     if (levels is None) != (level is None):
         raise InputError("levels and a level on them go together; one of the two is missing")
     if levels is not None:
@@ -220,16 +220,11 @@ def _read_path(record: Mapping[str, Any], rules: Mapping[str, Rule]) -> dict[str
     least = -np.inf if least is None else as_real(least, "a least confidence", "be a number")
     if rate is not None:
         rate = as_real(rate, "false_alarm", "lie between 0 and 1", lambda number: 0 < number < 1)
-    return dict(zip(PATH, (levels, level, least, rate), strict=True))
-
-
-def _read_watch(record: Any, rules: Mapping[str, Rule]) -> Watch | None:
-    watch = None if record is None else Watch.from_dict(record)
     if watch is not None and sorted(watch.layers) != sorted(rules):
         raise InputError(
             f"a watch must be about the layers {names(rules)}; got {names(watch.layers)}"
         )
-    return watch
+    return dict(zip(PATH, (levels, level, least, rate, watch), strict=True))
 
 
 def _read_knowable(record: Mapping[str, Any]) -> tuple[int, ...] | None:

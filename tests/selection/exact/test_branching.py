@@ -115,5 +115,5 @@ def test_a_deadline_counts_down():
     assert 999 < soon.left() <= 1000
     assert cells.Deadline(0).left() == 0
     assert cells.Deadline(np.inf).left() == np.inf
-    with pytest.raises(cells.OutOfTimeError):
+    with pytest.raises(TimeoutError):
         cells.Deadline(0).check()

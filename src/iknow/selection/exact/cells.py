@@ -82,7 +82,7 @@ def refine(
     """Cut every cell into smaller ones: the best corner's value and place, and what may be better.
 
     best: the value to beat; cells whose bound is no higher are dropped. If the rest would share too
-    many boxes, the cells are cut into fewer. Raises OutOfTimeError.
+    many boxes, the cells are cut into fewer. Raises TimeoutError.
     """
     n_cells, n_axes = cells.low.shape
     width = cells.high - cells.low
@@ -243,10 +243,6 @@ def _ranges(starts: Ints, counts: Ints) -> Ints:
     return numbers
 
 
-class OutOfTimeError(Exception):
-    """A deadline passed in the middle of a search."""
-
-
 class Deadline:
     """A moment some seconds from now; inf for never."""
 
@@ -259,5 +255,6 @@ class Deadline:
         return max(0.0, self._end - time.monotonic())
 
     def check(self) -> None:
+        """Raise a TimeoutError when it is over."""
         if not self.left():
-            raise OutOfTimeError
+            raise TimeoutError

@@ -31,7 +31,6 @@ from iknow.selection.exact.cells import (
     GRID_SIZE,
     Boxes,
     Deadline,
-    OutOfTimeError,
     add_up,
     overlap,
     refine,
@@ -61,7 +60,7 @@ def search_cells(
         n_cells = max(1, min(n_cells, GRID_SIZE >> (2 * boxes.n_axes)))
         try:
             value, place, children = refine(waiting.take(order[:n_cells]), boxes, best, deadline)
-        except OutOfTimeError:
+        except TimeoutError:
             break
         if value > best:
             best, corner = value, place
@@ -94,7 +93,7 @@ def better_region(
     """A box [low, high) that holds every point above a value, or None if no point is.
 
     lows, highs: of shape (n_boxes, n_axes). weight: of shape (n_boxes,). sample: places of shape
-    (n, n_axes) whose quantiles are the grid's cuts. Raises OutOfTimeError.
+    (n, n_axes) whose quantiles are the grid's cuts. Raises TimeoutError.
     """
     axes = np.arange(lows.shape[1])
     pieces = int(min(128, (GRID_SIZE / 8) ** (1 / len(axes))))
@@ -195,7 +194,7 @@ def _search_many(
     places = np.concatenate([lows[some], finite])
     try:
         region = better_region(lows, highs, weight, value, places, deadline)
-    except OutOfTimeError:
+    except TimeoutError:
         return point, float(np.maximum(weight, 0).sum())
     if region is None:
         return point, value
