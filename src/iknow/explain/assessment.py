@@ -277,12 +277,9 @@ class Assessment:
         the model and the metrics as they are: a certificate against poisoned data that takes a
         quorum. Lower bounds if all neighbors in the evidence count: `assess(X, k=...)` finds more.
         """
-        return find_stability(
-            list(self.evidence.values()),
-            [self.neighborhoods[layer] for layer in self.evidence],
-            self.belief_codes,
-            self.assertion == Assertion.IK,
-        )
+        rules = [self.neighborhoods[layer] for layer in self.evidence]
+        known = self.assertion == Assertion.IK
+        return find_stability(list(self.evidence.values()), rules, self.belief_codes, known)
 
     def under(self, neighborhoods: Mapping[str, Rule]) -> Assessment:
         """Assess the same predictions with other `neighborhoods`, from the same evidence."""
