@@ -130,7 +130,6 @@ class LayerIndex:
         return self._index.gather(self.points[rows], k)
 
     def decides(self, rule: Rule) -> bool:
-        """See `RowIndex.decides`."""
         return self._index.decides(rule)
 
     def decide(self, queries: Any, rule: Rule, belief: Ints) -> Decision:
