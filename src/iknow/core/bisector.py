@@ -185,5 +185,4 @@ class _Field:
 
 
 def _squares(points: Floats) -> Floats:
-    squares: Floats = np.einsum("ij,ij->i", points, points)
-    return squares
+    return np.asarray(np.einsum("ij,ij->i", points, points))

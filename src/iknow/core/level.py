@@ -200,5 +200,4 @@ def softmax(scores: Floats) -> Floats:
     with np.errstate(invalid="ignore"):
         weights = np.exp(scores - highest)
     weights = np.where(np.isinf(highest), scores == highest, weights)
-    shares: Floats = weights / weights.sum(axis=1, keepdims=True)
-    return shares
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
