@@ -47,7 +47,7 @@ class LayerIndex:
         rows: Ints,
         metric: Metric,
         search: Search = None,
-        check: Callable[[], None] | None = None,
+        check: Callable[[], object] | None = None,
         *,
         built: RowIndex | None = None,
     ) -> None:
