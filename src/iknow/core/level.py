@@ -78,8 +78,8 @@ class Levels:
     voices: tuple[Voice, ...]  # layer by layer, nearness before clarity, confidence last
     quorum: Quorum = ONE  # that counted
     from_probabilities: bool = False  # whether the model's scores are, for `log_odds`
-    layers: tuple[str, ...] = field(init=False)  # in which voices speak, in order
-    hears_model: bool = field(init=False)  # whether the model's own confidence is a voice
+    layers: tuple[str, ...] = field(init=False, repr=False)  # in which voices speak, in order
+    hears_model: bool = field(init=False, repr=False)  # whether its confidence is a voice
 
     def __post_init__(self) -> None:
         spoken = dict.fromkeys(voice.layer for voice in self.voices)

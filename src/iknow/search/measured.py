@@ -29,7 +29,7 @@ from iknow.search.engine import positions
 from iknow.search.index import RowIndex
 from iknow.search.kernels.numba import is_compiled
 from iknow.search.kernels.numpy import lowest_few, measure_pairs
-from iknow.search.threads import for_each, n_cores, share
+from iknow.search.threads import n_cores, share
 
 QUERIES_PER_TILE = 256
 ROWS_PER_TILE = 4096
@@ -224,7 +224,7 @@ class SparseRows:
         """All evidence about points of shape (n, n_features)."""
         find = partial(self._find, k=scope.any, m=scope.per_class)
         size = min(BYTES_PER_TILE // (8 * len(self.rows)), -(-len(points) // n_cores()))
-        return stack_evidence(for_each(find, [points[part] for part in slices(len(points), size)]))
+        return stack_evidence(share(find, [points[part] for part in slices(len(points), size)]))
 
     def _find(self, queries: Floats32, k: int, m: int) -> Evidence:
         """The evidence about some queries."""
