@@ -8,7 +8,7 @@ from itertools import combinations_with_replacement
 import numpy as np
 import pytest
 
-from iknow.core.stability import find_stability
+from iknow.core.slack import find_stability
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 from iknow.testing.rule import ALL, Scene, change_all, gather_all, is_known
 

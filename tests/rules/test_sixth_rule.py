@@ -20,8 +20,7 @@ from iknow.cli.app import app
 from iknow.cli.options import rule_by_name
 from iknow.core.assertion import Assertion, Reason
 from iknow.core.rule import NO_REACH, Rule, Stability, distances_of
-from iknow.core.slack import parameter_settings
-from iknow.core.stability import count_nearest
+from iknow.core.slack import count_nearest, parameter_settings
 from iknow.errors import BundleError, InputError, SelectionError
 from iknow.evaluation.curves import evidence_scatter
 from iknow.evaluation.plots import column_figure, draw_evidence

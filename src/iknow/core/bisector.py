@@ -30,6 +30,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from iknow.core.arrays import Floats, Floats32, Ints
+from iknow.pages import slices
 
 OWN_POINTS = 16
 """How many of the nearest points of a class stand for all; on digits 8 give the same as all."""
@@ -49,9 +50,7 @@ def find_crossings(points: Floats32, labels: Ints, queries: Floats32, belief: In
     """
     field = _Field(points, labels)
     crossings = np.empty(len(queries))
-    size = max(1, DISTANCES_AT_ONCE // max(1, len(points)))
-    for start in range(0, len(queries), size):
-        part = slice(start, start + size)
+    for part in slices(len(queries), DISTANCES_AT_ONCE // max(1, len(points))):
         crossings[part] = field.cross(queries[part], belief[part].tolist())
     return crossings
 
@@ -74,7 +73,7 @@ class _Field:
         self.points = points
         self.mean: Floats = points.mean(axis=0, dtype=np.float64)
         self.rounding = (points.shape[1] + 16) * 2.0**-51
-        self.step = max(1, DISTANCES_AT_ONCE // max(1, points.shape[1]))
+        self.step = DISTANCES_AT_ONCE // max(1, points.shape[1])
         self.sizes = np.empty(len(points))  # |p|² of each row
         self._whole = self._about_mean(points) if points.size <= NUMBERS_KEPT else None
         for part, centered in self._parts():
@@ -181,11 +180,9 @@ class _Field:
         if self._whole is not None:
             yield slice(None), self._whole
             return
-        for start in range(0, len(self.points), self.step):
-            part = slice(start, start + self.step)
+        for part in slices(len(self.points), self.step):
             yield part, self._about_mean(self.points[part])
 
 
 def _squares(points: Floats) -> Floats:
-    squares: Floats = np.einsum("ij,ij->i", points, points)
-    return squares
+    return np.asarray(np.einsum("ij,ij->i", points, points))

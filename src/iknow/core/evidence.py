@@ -126,8 +126,7 @@ class Evidence(Ranked):
 
     def nearest_distance(self) -> Floats:
         """Return the distance to the nearest training activation, of shape (n_queries,)."""
-        nearest: Floats = self.class_distances.min(axis=1)
-        return nearest
+        return np.asarray(self.class_distances.min(axis=1))
 
 
 def empty_evidence(

@@ -26,7 +26,7 @@ at distance 0.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -34,7 +34,6 @@ import numpy as np
 from iknow.core.arrays import Floats, Ints
 from iknow.core.quorum import ONE, Contrast, Quorum
 from iknow.errors import InputError
-from iknow.locking import cached_property
 
 NEARNESS, CLARITY, CONFIDENCE = "nearness", "clarity", "confidence"
 
@@ -79,8 +78,13 @@ class Levels:
     voices: tuple[Voice, ...]  # layer by layer, nearness before clarity, confidence last
     quorum: Quorum = ONE  # that counted
     from_probabilities: bool = False  # whether the model's scores are, for `log_odds`
+    layers: tuple[str, ...] = field(init=False, repr=False)  # in which voices speak, in order
+    hears_model: bool = field(init=False, repr=False)  # whether its confidence is a voice
 
     def __post_init__(self) -> None:
+        spoken = dict.fromkeys(voice.layer for voice in self.voices)
+        object.__setattr__(self, "hears_model", None in spoken)
+        object.__setattr__(self, "layers", tuple(each for each in spoken if each is not None))
         sizes = {len(voice.reference) for voice in self.voices}
         if len(sizes) != 1 or 0 in sizes:
             raise InputError(
@@ -88,20 +92,10 @@ class Levels:
                 f"{sorted(sizes)}"
             )
 
-    @cached_property
-    def layers(self) -> tuple[str, ...]:
-        """The layers in which voices speak, in order."""
-        return tuple(dict.fromkeys(v.layer for v in self.voices if v.layer is not None))
-
     @property
     def n_samples(self) -> int:
         """The number of reference samples."""
         return len(self.voices[0].reference)
-
-    @cached_property
-    def hears_model(self) -> bool:
-        """Whether the model's own confidence is a voice."""
-        return any(voice.layer is None for voice in self.voices)
 
     def only(self, layers: Collection[str]) -> Levels | None:
         """The path through some of the layers; None if it goes through none of them."""
@@ -206,5 +200,4 @@ def softmax(scores: Floats) -> Floats:
     with np.errstate(invalid="ignore"):
         weights = np.exp(scores - highest)
     weights = np.where(np.isinf(highest), scores == highest, weights)
-    shares: Floats = weights / weights.sum(axis=1, keepdims=True)
-    return shares
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))

@@ -1,4 +1,4 @@
-"""Slack and margins: how far an assertion is from being another.
+"""Slack, margins and stability: how far an assertion is from being another.
 
 **Slack**: how much a layer's setting would have to change. A rule gives its settings: the parameter
 to vary, and all its values where the support can change while the other layers stay as they are.
@@ -16,12 +16,21 @@ is the layer's margin: positive if the layer supports g alone; if negative, how 
 margin of a sample is the smallest of its layers', as IK needs all of them. Where a rule gives no
 reach its limit `empty_beyond` takes its place: how much nearer a sample would have to be. If one is
 near enough and something else is missing, we cannot say how much, and the margin is -inf.
+
+**Stability**: how much of the training set an adversary must change before an IK is lost. Each rule
+says, for a layer, how many samples must be removed (`removals`), and how many may be added, removed
+or relabeled at will without harm (`changes`). The model is not trained again. With a quorum of one
+against, a single wrong label within reach turns IK into IMK, and no change at all is harmless; a
+larger quorum buys a certificate against poisoned data. The counts come from the distances that the
+evidence holds, without a second search. If all of them are within the limit there may be more, and
+the count is a lower bound.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -30,7 +39,7 @@ from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Assertion, make_assertions
 from iknow.core.evidence import Evidence
 from iknow.core.quorum import weigh
-from iknow.core.rule import NO_REACH, Rule, Settings, distances_of, promise_of
+from iknow.core.rule import NO_REACH, Rule, Settings, Stability, distances_of, promise_of
 from iknow.core.support import find_support, justify
 
 
@@ -143,3 +152,38 @@ def find_margins(evidence: Evidence, rule: Rule, belief: Ints) -> Floats:
     own[np.isinf(distances[rows, belief])] = -np.inf
     margins: Floats = np.minimum(own, outside.min(axis=1))
     return np.where(none & (margins >= 0), -np.inf, margins)
+
+
+def find_stability(
+    evidence: Sequence[Evidence], rules: Sequence[Rule], belief: Ints, known: Bools
+) -> Stability:
+    """The stability of each IK: it is lost with the first layer that no longer supports it alone.
+
+    evidence, rules: one per layer. belief: class codes of shape (n,). known: mask of shape
+    (n,) of the samples that are IK.
+    """
+    layers = list(zip(evidence, rules, strict=True))
+    removals = [promise_of(rule, "removals")(about, belief) for about, rule in layers]
+    whole: Stability = reduce(lost_with_either, removals)
+    # A changed sample changes in every layer at once, so the weakest layer decides.
+    changes = np.min([promise_of(rule, "changes")(about, belief) for about, rule in layers], axis=0)
+    kept = np.where(known, whole.at_least, 0), whole.exact | ~known, np.where(known, changes, 0)
+    return Stability(*kept)
+
+
+def count_nearest(evidence: Evidence, counted: Bools) -> Stability:
+    """How many neighbors count, by a mask of shape (n, k); with an IK at least one does."""
+    counts = (counted & np.isfinite(evidence.neighbor_distances)).sum(axis=1)
+    return Stability(np.maximum(counts, 1), counts < evidence.n_neighbors)
+
+
+def lost_with_either(one: Stability, other: Stability) -> Stability:
+    """The stability of what is lost as soon as either is."""
+    fewest = np.minimum(one.at_least, other.at_least)
+    exact = (one.exact & (one.at_least == fewest)) | (other.exact & (other.at_least == fewest))
+    return Stability(fewest, exact)
+
+
+def lost_with_both(one: Stability, other: Stability) -> Stability:
+    """The stability of what is lost only when both are."""
+    return Stability(np.maximum(one.at_least, other.at_least), one.exact & other.exact)

@@ -31,8 +31,7 @@ from iknow.core.level import Levels, log_odds
 from iknow.core.quorum import Contrast, Weighed, find_contrast, weigh
 from iknow.core.robustness import Movement, find_robust_radii
 from iknow.core.rule import Rule, Stability, check_by_layer
-from iknow.core.slack import find_margins
-from iknow.core.stability import find_stability
+from iknow.core.slack import find_margins, find_stability
 from iknow.core.support import find_support, justify
 from iknow.core.text import NO_NUMBERS, as_whole, names, shown
 from iknow.errors import InputError

@@ -17,8 +17,7 @@ from iknow.core.assertion import Reason
 from iknow.core.evidence import Evidence, believed, distances_for_and_against
 from iknow.core.quorum import ONE, Contrast, Quorum
 from iknow.core.rule import Areas, Drawing, Horizon, Limits, Rule, Stability, parameter
-from iknow.core.slack import radius_settings
-from iknow.core.stability import count_nearest
+from iknow.core.slack import count_nearest, radius_settings
 from iknow.core.support import within
 
 

@@ -20,8 +20,7 @@ from iknow.core.assertion import Reason
 from iknow.core.evidence import Evidence
 from iknow.core.quorum import ONE, Contrast, Quorum
 from iknow.core.rule import NO_REACH, Drawing, Horizon, Rule, Stability, parameter
-from iknow.core.slack import radius_settings
-from iknow.core.stability import lost_with_both, lost_with_either
+from iknow.core.slack import lost_with_both, lost_with_either, radius_settings
 from iknow.rules.ball import count_within, draw_ball
 from iknow.rules.nearest import count_votes
 

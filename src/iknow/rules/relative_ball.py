@@ -27,8 +27,7 @@ from iknow.core.evidence import Evidence, believed, distances_for_and_against
 from iknow.core.level import least_ratio
 from iknow.core.quorum import ONE, Contrast, Quorum, ValidationEvidence, find_contrast, weigh
 from iknow.core.rule import NO_REACH, Areas, Drawing, Horizon, Limits, Rule, Stability, parameter
-from iknow.core.slack import radius_settings
-from iknow.core.stability import count_nearest
+from iknow.core.slack import count_nearest, radius_settings
 from iknow.core.text import as_real
 from iknow.errors import SelectionError
 from iknow.rules.ball import count_own

@@ -161,7 +161,6 @@ class CpuIndex(RowIndex):
     """Of more neighbors, most rows would be measured anyway."""
 
     def search(self, points: Floats32, scope: Scope) -> Evidence:
-        """What `scope` asks about `points` of shape (n, n_features)."""
         if len(self._parts) > 1:  # each is freed before the next is prepared
             parts = (CpuIndex(*self.arrays(at)).search_part(points, scope) for at in self._parts)
             return reduce(lambda one, other: merge_evidence([one, other]), parts)
@@ -182,11 +181,9 @@ class CpuIndex(RowIndex):
         return found[0] if len(found) == 1 else stack_evidence(found)
 
     def decides(self, rule: Rule) -> bool:
-        """Whether `decide` is faster than `gather` for a `rule`, as far as it is known."""
         return self._has_cells and self._can_walk(scope_of(rule)) and self._cost.allows_a_try()
 
     def warm_up(self) -> None:
-        """Prepare and compile everything that search needs, each way."""
         super().warm_up()
         scope = Scope(belief=np.zeros(1, dtype=np.int64), horizon=Horizon())
         if self._can_walk(scope):

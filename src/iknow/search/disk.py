@@ -99,10 +99,9 @@ class DiskIndex(RowIndex):
     ) -> None:
         enough = f"be a whole number of bytes >= {LEAST_MEMORY:,}"
         self.memory = as_whole(memory, "memory", enough, LEAST_MEMORY)
-        power = "be a power of two"
-        self.block = as_whole(block, "block", power, 1)
+        self.block = as_whole(block, "block", "be a power of two", 1)
         if self.block & (self.block - 1):
-            raise InputError(f"block must {power}; got {block}")
+            raise InputError(f"block must be a power of two; got {block}")
         self.folder = as_folder(folder)
         super().__init__(*arrays, **named)
         if find_map(self.points) is None:

@@ -47,7 +47,7 @@ class LayerIndex:
         rows: Ints,
         metric: Metric,
         search: Search = None,
-        check: Callable[[], None] | None = None,
+        check: Callable[[], object] | None = None,
         *,
         built: RowIndex | None = None,
     ) -> None:
@@ -130,7 +130,6 @@ class LayerIndex:
         return self._index.gather(self.points[rows], k)
 
     def decides(self, rule: Rule) -> bool:
-        """See `RowIndex.decides`."""
         return self._index.decides(rule)
 
     def decide(self, queries: Any, rule: Rule, belief: Ints) -> Decision:

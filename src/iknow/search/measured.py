@@ -21,13 +21,7 @@ from scipy.spatial.distance import cdist
 
 from iknow.core.arrays import Floats, Floats32, Ints
 from iknow.core.decision import Scope
-from iknow.core.evidence import (
-    NO_EXEMPLAR,
-    Evidence,
-    empty_evidence,
-    merge_evidence,
-    stack_evidence,
-)
+from iknow.core.evidence import Evidence, empty_evidence, merge_evidence, stack_evidence
 from iknow.core.text import as_real
 from iknow.locking import cached_property
 from iknow.pages import slices, slices_that_fit
@@ -35,7 +29,7 @@ from iknow.search.engine import positions
 from iknow.search.index import RowIndex
 from iknow.search.kernels.numba import is_compiled
 from iknow.search.kernels.numpy import lowest_few, measure_pairs
-from iknow.search.threads import for_each, n_cores, share
+from iknow.search.threads import n_cores, share
 
 QUERIES_PER_TILE = 256
 ROWS_PER_TILE = 4096
@@ -54,7 +48,6 @@ class TileIndex(RowIndex):
         return QUERIES_PER_TILE, min(ROWS_PER_TILE, BYTES_PER_TILE // (8 * self.n_features))
 
     def search(self, points: Floats32, scope: Scope) -> Evidence:
-        """Everything about `points`, (n, n_features), that `scope` may need."""
         parts = slices(len(points), min(self._tile[0], -(-len(points) // n_cores())))
         find = partial(self._find, k=scope.any, m=scope.per_class)
         return stack_evidence(share(find, [points[part] for part in parts]))
@@ -146,12 +139,11 @@ class HammingIndex(TileIndex):
         counts = np.empty((len(queries), self.n_rows), dtype=np.int32)
         # A copy: numba compiles separately for arrays that are read-only.
         count(queries.copy(), *self._prepared, counts)
-        shape = len(queries), self.n_classes, m
-        distances, places = np.full(shape, np.inf), np.full(shape, -1, dtype=np.int64)
-        closest = np.full((len(queries), k), np.inf)
-        compiled.rank_counts(counts, self.class_starts, distances, places, closest)
-        numbers = np.where(places >= 0, self.rows[places], NO_EXEMPLAR)
-        return Evidence(distances, closest, numbers)
+        found = empty_evidence(len(queries), self.n_classes, k, m)
+        lists = found.distances, found.rows, found.neighbor_distances
+        compiled.rank_counts(counts, self.class_starts, *lists)
+        np.copyto(found.rows, self.rows[found.rows], where=found.rows >= 0)  # places until now
+        return found
 
     @cached_property
     def _prepared(self) -> tuple[Any, ...] | None:
@@ -185,7 +177,8 @@ def rank_table(distances: Floats, starts: Ints, rows: Ints, k: int, m: int) -> E
         if (n := min(m, last - first)) > 0:
             nearest, column = lowest_few(distances[:, first:last], n)
             found.distances[:, code, :n] = nearest
-            found.rows[:, code, :n] = np.where(np.isinf(nearest), NO_EXEMPLAR, rows[first + column])
+            numbers = rows[first + column]
+            np.copyto(found.rows[:, code, :n], numbers, where=np.isfinite(nearest))
     if (n := min(k, len(rows))) > 0:
         found.neighbor_distances[:, :n] = np.sort(np.partition(distances, n - 1)[:, :n])
     return found
@@ -231,7 +224,7 @@ class SparseRows:
         """All evidence about points of shape (n, n_features)."""
         find = partial(self._find, k=scope.any, m=scope.per_class)
         size = min(BYTES_PER_TILE // (8 * len(self.rows)), -(-len(points) // n_cores()))
-        return stack_evidence(for_each(find, [points[part] for part in slices(len(points), size)]))
+        return stack_evidence(share(find, [points[part] for part in slices(len(points), size)]))
 
     def _find(self, queries: Floats32, k: int, m: int) -> Evidence:
         """The evidence about some queries."""

@@ -60,9 +60,6 @@ HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
 SETTINGS = bytes((4,))  # the type of a frame, its fourth byte
 CLIENT = "ray://"
 
-Lost = dict[int, RayError]
-"""Why shards were lost, by their numbers."""
-
 
 class RayIndex(RowIndex):
     """An index whose rows are searched by several processes, on one machine or on many.
@@ -94,8 +91,7 @@ class RayIndex(RowIndex):
         super().__init__(*arrays, **named)
         if shards is not None:
             as_whole(shards, "shards", "be a whole number >= 1", 1)
-        wanted = "be a number of seconds > 0"
-        self._timeout = as_real(timeout, "timeout", wanted, lambda number: number > 0)
+        self._timeout = as_real(timeout, "timeout", "be a number of seconds > 0", lambda t: t > 0)
         self._address, self._resources = address, dict(resources or {})
         self._like_this = partial(
             type(self), make=make, shards=shards, address=address, timeout=timeout,
@@ -151,14 +147,14 @@ class RayIndex(RowIndex):
             f"shard {at}: {reason}. No row is lost: call again, and they are built anew"
         ) from why
 
-    def _ready(self, deadline: float) -> tuple[dict[int, ShardProcess], Lost]:
+    def _ready(self, deadline: float) -> tuple[dict[int, ShardProcess], dict[int, RayError]]:
         """The processes of all shards, after those missing were built; and why some were lost."""
         with self._lock.held():  # other threads need the same ones
             connection = join(self._address)
             if connection != self._connection:  # Ray was shut down, and all shards with it
                 self._processes.clear()
                 self._connection = connection
-            begun, lost = {}, Lost()
+            begun, lost = {}, dict[int, RayError]()
             for at in sorted(set(range(self.n_shards)) - self._processes.keys()):
                 try:
                     begun[at] = self._begin(at)
@@ -281,9 +277,7 @@ def _get(reference: Any, deadline: float) -> Any:
     try:
         return ray.get(reference, timeout=max(0.0, deadline - time.monotonic()))
     except RayTaskError as error:
-        if isinstance(error.cause, RayError):
-            raise error.cause from error
-        raise error.cause from None
+        raise error.cause from (error if isinstance(error.cause, RayError) else None)
 
 
 def join(address: str | None = None) -> str:

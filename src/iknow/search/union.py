@@ -117,7 +117,6 @@ class Union(RowIndex):
         return self.base.decides(rule)
 
     def search(self, points: Floats32, scope: Scope) -> Evidence:
-        """Evidence about `points`, (n, n_features), within `scope`, of the rows that are there."""
         if scope.belief is None or scope.horizon is None or scope.any > self.base.n_rows:
             return self._search_all(points, scope)
         known = np.where(scope.belief < self.base.n_classes, scope.belief, NO_BELIEF)
@@ -257,7 +256,6 @@ class ShardedIndex(RowIndex):
         ]
 
     def search(self, points: Floats32, scope: Scope) -> Evidence:
-        """Everything about `points`, (n, n_features), that `scope` may need."""
         with ThreadPoolExecutor(len(self.shards)) as pool:  # devices are waited for without the GIL
             found = pool.map(lambda shard: shard.search_part(points, scope), self.shards)
             return merge_evidence(list(found))

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from iknow.core.arrays import Floats, Floats32, Ints
-from iknow.search.kernels.numba.compile import compiled, compiled_freely
+from iknow.search.kernels.numba.compile import compiled_freely
 from iknow.search.kernels.numba.products import Pack
 from iknow.search.kernels.numba.vectors import LANES
 from iknow.search.threads import share
@@ -92,7 +92,8 @@ def sort_into_cells(points: Floats32, order: Ints) -> None:
             for j in range(n_features):
                 total += (row[j] - mean[j]) * direction[j]
             keys[i] = total
-        _partition(keys, order, start, end, middle)
+        part = order[start:end]
+        part[:] = part[np.argpartition(keys[start:end], middle - start)]
         starts[n_waiting], ends[n_waiting] = start, middle
         starts[n_waiting + 1], ends[n_waiting + 1] = middle, end
         n_waiting += 2
@@ -127,31 +128,6 @@ def _find_direction(points: Floats32, rows: Ints) -> Any:
             for j in range(len(mean)):
                 direction[j] += along * sample[i, j]
     return mean, direction
-
-
-@compiled
-def _partition(keys: Floats, order: Ints, start: int, end: int, middle: int) -> None:
-    """Move the smallest keys of start..end-1, and their rows, before `middle` (quickselect)."""
-    low, high = start, end - 1
-    while low < high:
-        pivot = keys[(low + high) // 2]
-        left, right = low, high
-        while left <= right:
-            while keys[left] < pivot:
-                left += 1
-            while keys[right] > pivot:
-                right -= 1
-            if left <= right:
-                keys[left], keys[right] = keys[right], keys[left]
-                order[left], order[right] = order[right], order[left]
-                left += 1
-                right -= 1
-        if middle <= right:
-            high = right
-        elif middle >= left:
-            low = left
-        else:
-            return
 
 
 @compiled_freely
