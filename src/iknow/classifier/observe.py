@@ -108,7 +108,7 @@ def find(
     if n is not None:  # else nothing is kept to gather evidence from later
         first = next(observations)
         held = 4 * sum(map(np.size, first.activations.values()))
-        keeps = held * n <= BYTES_OF_ACTIVATIONS_KEPT * len(first)
+        keeps = held * n <= BYTES_OF_ACTIVATIONS_KEPT * len(first.belief)
         observations = chain((first,), observations)
     gathers = now or not keeps
     if not gathers and not all(map(LayerIndex.decides, indexes.values(), rules.values())):

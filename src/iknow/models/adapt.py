@@ -42,10 +42,6 @@ def has_base(model: Any, name: str, *packages: str) -> bool:
     return any(b.__name__ == name and b.__module__.partition(".")[0] in packages for b in bases)
 
 
-def is_torch_module(model: Any) -> bool:
-    return has_base(model, "Module", "torch")
-
-
 def is_estimator(model: Any) -> bool:
     """Whether a model is an instance of a scikit-learn classifier."""
     is_instance = not isinstance(model, type) and not is_catboost(model)
@@ -69,17 +65,14 @@ def _is_function(model: Any) -> bool:
     return callable(model) and not isinstance(model, type) and not hasattr(model, "observe")
 
 
-def _is_model(model: Any) -> bool:
-    return isinstance(model, Model)
-
-
 def _is_a(name: str, *packages: str) -> Callable[[Any], bool]:
     return lambda model: has_base(model, name, *packages)
 
 
+is_torch_module = _is_a("Module", "torch")
 READ = ("pool", "scores")
 KINDS = (
-    Kind("a Model, which reads itself", _is_model, ""),
+    Kind("a Model, which reads itself", lambda model: isinstance(model, Model), ""),
     # A Keras model on torch is a torch module too.
     Kind("a Keras model", _is_a("Model", "keras"), "keras.KerasModel", READ, "keras"),
     Kind("a torch module", is_torch_module, "torch.TorchModel", READ, "torch"),
