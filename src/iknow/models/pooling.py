@@ -100,14 +100,15 @@ class Pooling:
                 f"{array.shape}{'' if features_last else ', which has channels and no tokens'}: "
                 "use 'mean' or a function of the activations"
             )
-        hides = features_last and seen is not None and not seen.all()
-        if hides and (array.ndim != 3 or not padded):
+        if not features_last or (seen is not None and seen.all()):
+            seen = None
+        if seen is not None and (array.ndim != 3 or not padded):
             raise LayerError(
                 f"layer {layer!r} of shape {array.shape} does not hold the {seen.shape[1]} tokens "
                 "of the attention mask, so its padding is unknown: pool it by a function of the "
                 "activations, or choose another layer"
             )
-        return pool_places(way, array, features_last=features_last, seen=seen if hides else None)
+        return pool_places(way, array, features_last=features_last, seen=seen)
 
 
 def pool_places(way: str, values: Any, *, features_last: bool = True, seen: Any = None) -> Any:

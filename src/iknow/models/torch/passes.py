@@ -42,7 +42,8 @@ def forward_pass(
     one, outer = _Pass(watch.parts.values()), getattr(_here, "last", None)
     try:
         with _turn:
-            _turn.wait_for(one.is_free)
+            if _passes:
+                _turn.wait_for(one.is_free)
             _passes.append(one)
             # Frozen TorchScript has no mode. A part compiled by `module.compile()` ignores hooks
             # added later. What changes is recorded before it does.
