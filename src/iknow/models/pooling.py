@@ -16,7 +16,7 @@ Which axis holds the features is for the adapter to say (`features_last`); shape
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -57,13 +57,12 @@ class Pooling:
             return self._pool.get(layer)
         return None if layer in WHOLE else self._pool
 
-    def check_names(self, available: Iterable[str], model: str) -> None:
+    def check_names(self, available: Collection[str], model: str) -> None:
         """Refuse a mapping that names layers which the model does not have."""
-        listed = list(available)
-        if isinstance(self._pool, dict) and (unknown := set(self._pool) - set(listed)):
+        if isinstance(self._pool, dict) and (unknown := set(self._pool) - set(available)):
             raise LayerError(
                 f"pool names {names(sorted(map(str, unknown)))}, but the layers of {model} are "
-                f"{names(listed, 100)}"
+                f"{names(available, 100)}"
             )
 
     def __call__(

@@ -174,12 +174,10 @@ class Watch(dict[str, nn.Module]):
         return act, found
 
 
-Mark = tuple[int, int, bool]
-"""How many numbers, their hash, and whether they are all the same."""
-
-
-def mark(tensor: Tensor) -> Mark:
-    """The numbers of the first samples, whatever their shape, in a few bytes."""
+def mark(tensor: Tensor) -> tuple[int, int, bool]:
+    """How many numbers the first samples hold, whatever their shape, their hash, and whether all
+    are the same.
+    """
     flat = tensor[:ROWS_TO_MARK].detach().reshape(-1).cpu().contiguous()
     same = bool((flat == flat[:1]).all())
     return flat.numel(), hash(flat.view(torch.uint8).numpy().tobytes()), same
@@ -199,7 +197,7 @@ class Trial:
         weighted = (name for name, part in self.watched.items() if list(part.parameters()))
         self.entered = {f"{name}{ENTRANCE}": parts[name] for name in weighted}
         self._order: list[str] = []
-        self._marks: dict[str, Mark] = {}
+        self._marks: dict[str, tuple[int, int, bool]] = {}
         self._tables: dict[str, Tensor] = {}
 
     def act(self, name: str, values: Any) -> None:
