@@ -16,7 +16,7 @@ Which axis holds the features is for the adapter to say (`features_last`); shape
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -57,13 +57,12 @@ class Pooling:
             return self._pool.get(layer)
         return None if layer in WHOLE else self._pool
 
-    def check_names(self, available: Iterable[str], model: str) -> None:
+    def check_names(self, available: Collection[str], model: str) -> None:
         """Refuse a mapping that names layers which the model does not have."""
-        listed = list(available)
-        if isinstance(self._pool, dict) and (unknown := set(self._pool) - set(listed)):
+        if isinstance(self._pool, dict) and (unknown := set(self._pool) - set(available)):
             raise LayerError(
                 f"pool names {names(sorted(map(str, unknown)))}, but the layers of {model} are "
-                f"{names(listed, 100)}"
+                f"{names(available, 100)}"
             )
 
     def __call__(
@@ -100,14 +99,15 @@ class Pooling:
                 f"{array.shape}{'' if features_last else ', which has channels and no tokens'}: "
                 "use 'mean' or a function of the activations"
             )
-        hides = features_last and seen is not None and not seen.all()
-        if hides and (array.ndim != 3 or not padded):
+        if not features_last or (seen is not None and seen.all()):
+            seen = None
+        if seen is not None and (array.ndim != 3 or not padded):
             raise LayerError(
                 f"layer {layer!r} of shape {array.shape} does not hold the {seen.shape[1]} tokens "
                 "of the attention mask, so its padding is unknown: pool it by a function of the "
                 "activations, or choose another layer"
             )
-        return pool_places(way, array, features_last=features_last, seen=seen if hides else None)
+        return pool_places(way, array, features_last=features_last, seen=seen)
 
 
 def pool_places(way: str, values: Any, *, features_last: bool = True, seen: Any = None) -> Any:

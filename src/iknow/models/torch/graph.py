@@ -61,8 +61,7 @@ class GraphModel(TorchModel):
         super().__init__(program.module(), pool=pool, scores=scores)
         self.program, self._name = program, "the exported program"
         nodes = list(self.module.graph.nodes)
-        _check_at_rest(program, nodes)
-        self._fewest = _check_batch(nodes, program.range_constraints)
+        self._fewest = _check(program, nodes)
         calls = [node for node in nodes if node.op in CALLS]
         self._nodes = {n.name: n for n in calls if hasattr(n.meta.get("val"), "dtype")}
 
@@ -126,9 +125,11 @@ class NodeReader(fx.Interpreter):
         return value
 
 
-def _check_at_rest(program: Any, nodes: Iterable[fx.Node]) -> None:
-    """Refuse a program in training mode, and one that writes to its own buffers."""
-    written = list(program.graph_signature.buffers_to_mutate.values())
+def _check(program: Any, nodes: Iterable[fx.Node]) -> int:
+    """The fewest samples that a program takes, 1 or 2. Refuse one in training mode, one that writes
+    to its own buffers, and one that does not take any number of samples.
+    """
+    fewest, written = 1, list(program.graph_signature.buffers_to_mutate.values())
     for node in nodes:
         arguments = getattr(getattr(node.target, "_schema", None), "arguments", ())
         by_name = {each.name: value for each, value in zip(arguments, node.args, strict=False)}
@@ -141,32 +142,26 @@ def _check_at_rest(program: Any, nodes: Iterable[fx.Node]) -> None:
         is_own = isinstance(first, fx.Node) and first.op == "get_attr"
         if is_own and _operation(node).endswith("_"):
             written.append(str(first))
+        shape = getattr(node.meta.get("val"), "shape", ())
+        if node.op == "placeholder" and shape:
+            low = high = shape[0]
+            if not isinstance(low, int):
+                bounds = program.range_constraints.get(low.node.expr)
+                low, high = (1, UNBOUNDED) if bounds is None else (bounds.lower, bounds.upper)
+            if low > SPECIAL or high < UNBOUNDED:
+                most = "or more" if high >= UNBOUNDED else f"to {high}"
+                raise InputError(
+                    f"the program takes {f'exactly {low}' if low == high else f'{low} {most}'} "
+                    "samples at a time, and must take any number: export it with torch.export."
+                    "export(..., dynamic_shapes=...), where the first axis of each input is "
+                    'torch.export.Dim("n")'
+                )
+            fewest = max(fewest, int(low))
     if written:
         raise InputError(
             f"the program writes to its buffer {written[0]!r}, so its answers may depend on those "
             "before: export module.eval(), or a module without a memory"
         )
-
-
-def _check_batch(nodes: Iterable[fx.Node], ranges: Mapping[Any, Any]) -> int:
-    """The fewest samples that a program takes, 1 or 2; refuse one that does not take any number."""
-    fewest = 1
-    for node in nodes:
-        shape = getattr(node.meta.get("val"), "shape", ())
-        if node.op != "placeholder" or not shape:
-            continue
-        low, high = (shape[0],) * 2 if isinstance(shape[0], int) else (1, UNBOUNDED)
-        if not isinstance(shape[0], int) and (bounds := ranges.get(shape[0].node.expr)) is not None:
-            low, high = bounds.lower, bounds.upper
-        if low > SPECIAL or high < UNBOUNDED:
-            most = "or more" if high >= UNBOUNDED else f"to {high}"
-            sizes = f"exactly {low}" if low == high else f"{low} {most}"
-            raise InputError(
-                f"the program takes {sizes} samples at a time, and must take any number: export it "
-                "with torch.export.export(..., dynamic_shapes=...), where the first axis of each "
-                'input is torch.export.Dim("n")'
-            )
-        fewest = max(fewest, int(low))
     return fewest
 
 

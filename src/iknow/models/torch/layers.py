@@ -22,7 +22,7 @@ it is "HEAD.input".
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import is_dataclass
 from typing import Any
 
 import torch
@@ -147,41 +147,37 @@ class Watch(dict[str, nn.Module]):
             }
         self.watched = self.ordered | left
 
+    def reader(
+        self, n_samples: int, keep: Callable[[Any, str], Any] = to_array
+    ) -> tuple[Callable[[str, Any], None], dict[str, tuple[Any, nn.Module | None, Any]]]:
+        """What a pass over n samples calls, and what that finds: by layer its activations, the last
+        module before it that has an order of axes, and the mask of a layer with its own.
 
-@dataclass
-class LayerReading:
-    """Reads layers during a pass over n samples, which calls `act` as their `Watch` says.
+        keep: makes the copy of a tensor, whose name in errors it gets, that is kept.
+        """
+        last: nn.Module | None = None
+        found: dict[str, tuple[Any, nn.Module | None, Any]] = {}
 
-    keep: makes the copy of a tensor, whose name in errors it gets, that is kept. last: the module
-    with an order of axes that ran last. found: by layer its activations, what `last` was then, and
-    the mask of a layer with its own.
+        def act(name: str, values: Any) -> None:
+            nonlocal last
+            last = self.ordered.get(name, last)
+            if name not in self:
+                return
+            if name in found:
+                raise LayerError(
+                    f"layer {name!r} ran more than once in one forward pass, so it has no single "
+                    "activation: use a separate module each time, or choose another layer"
+                )
+            tensor, mask = samples_first(self[name], values, n_samples)
+            found[name] = keep(tensor, f"layer {name!r}"), last, mask
+
+        return act, found
+
+
+def mark(tensor: Tensor) -> tuple[int, int, bool]:
+    """How many numbers the first samples hold, whatever their shape, their hash, and whether all
+    are the same.
     """
-
-    watch: Watch
-    n_samples: int
-    keep: Callable[[Any, str], Any] = to_array
-    last: nn.Module | None = None
-    found: dict[str, tuple[Any, nn.Module | None, Any]] = field(default_factory=dict)
-
-    def act(self, name: str, values: Any) -> None:
-        self.last = self.watch.ordered.get(name, self.last)
-        if name not in self.watch:
-            return
-        if name in self.found:
-            raise LayerError(
-                f"layer {name!r} ran more than once in one forward pass, so it has no single "
-                "activation: use a separate module each time, or choose another layer"
-            )
-        tensor, mask = samples_first(self.watch[name], values, self.n_samples)
-        self.found[name] = self.keep(tensor, f"layer {name!r}"), self.last, mask
-
-
-Mark = tuple[int, int, bool]
-"""How many numbers, their hash, and whether they are all the same."""
-
-
-def mark(tensor: Tensor) -> Mark:
-    """The numbers of the first samples, whatever their shape, in a few bytes."""
     flat = tensor[:ROWS_TO_MARK].detach().reshape(-1).cpu().contiguous()
     same = bool((flat == flat[:1]).all())
     return flat.numel(), hash(flat.view(torch.uint8).numpy().tobytes()), same
@@ -194,56 +190,47 @@ class Trial:
     """
 
     def __init__(self, parts: Mapping[str, nn.Module], n_samples: int, raw: Tensor | None) -> None:
-        self.parts, self._raw = parts, None if raw is None else mark(raw)
+        self.parts, self._n_samples = parts, n_samples
+        self._raw = None if raw is None else mark(raw)
         readable = readable_parts(parts)
         self.watched = {name: part for name, part in readable.items() if not list(part.children())}
         weighted = (name for name, part in self.watched.items() if list(part.parameters()))
         self.entered = {f"{name}{ENTRANCE}": parts[name] for name in weighted}
-        self._n_samples = n_samples
         self._order: list[str] = []
-        self._unreadable: set[str] = set()
-        self._marks: dict[str, Mark | None] = {}
+        self._marks: dict[str, tuple[int, int, bool]] = {}
         self._tables: dict[str, Tensor] = {}
 
     def act(self, name: str, values: Any) -> None:
-        part = (self.entered if name in self.entered else self.watched)[name]
+        enters = name in self.entered
+        part = self.entered[name] if enters else self.watched[name]
         tensor, _ = samples_first(part, values, self._n_samples)
-        self._marks[name] = mark(tensor) if self._has_rows(tensor) else None
-        if name in self.entered:
-            return
-        has_rows = self._has_rows(values)
-        if name in self._order or not has_rows:
-            self._unreadable.add(name)
-        self._order.append(name)
-        if has_rows and values.ndim <= 2:
-            self._tables[name] = values[:ROWS_TO_COMPARE].detach().clone()
-
-    def _has_rows(self, value: Any) -> bool:
-        """Whether a value is a plain tensor with a row for each sample."""
-        is_plain_tensor = isinstance(value, Tensor) and is_plain(value)
-        return is_plain_tensor and value.shape[:1] == (self._n_samples,)
+        seen = tensor if enters else values
+        if not enters:
+            self._order.append(name)
+        if isinstance(seen, Tensor) and is_plain(seen) and seen.shape[:1] == (self._n_samples,):
+            self._marks[name] = mark(tensor)
+            if not enters and values.ndim <= 2:
+                self._tables[name] = values[:ROWS_TO_COMPARE].detach().clone()
 
     def find(self, scores: Any) -> tuple[str, str]:
         """The last hidden layer and the head of a module that returned these scores; input and
         output if no part of it has weights.
         """
-        weighted = [name for name in self._order if f"{name}{ENTRANCE}" in self.entered]
+        weighted = dict.fromkeys(n for n in self._order if f"{n}{ENTRANCE}" in self.entered)
         if not weighted:
             return INPUT, OUTPUT
-        head = self._find_head(dict.fromkeys(weighted), scores)
+        head = self._find_head(weighted, scores)
+        readable = {name for name in self._marks if self._order.count(name) == 1}
         has_rows = head in self._tables or not isinstance(scores, Tensor)
-        shown = head if has_rows and head not in self._unreadable else OUTPUT
+        shown = head if has_rows and head in readable else OUTPUT
         # Dropout changes nothing in eval mode: take the layer before it.
-        named = [
-            name
-            for name in self._order[: self._order.index(head)]
-            if name not in self._unreadable
-            and not isinstance(self.watched[name], nn.Dropout | nn.Identity)
-        ]
+        idle = (nn.Dropout, nn.Identity)
+        before = self._order[: self._order.index(head)]
+        named = [n for n in before if n in readable and not isinstance(self.watched[n], idle)]
         entrance = f"{head}{ENTRANCE}"
         entering = self._marks.get(entrance)
         if entering is None or self._order.count(head) > 1:
-            return (named[-1] if named else INPUT), shown
+            return (named or [INPUT])[-1], shown
         # Zeros from different modules are alike: then only the module just before may count.
         for name in reversed(named[-1:] if entering[2] else named):
             if self._marks[name] == entering:
@@ -253,11 +240,12 @@ class Trial:
     def _find_head(self, weighted: dict[str, None], scores: Any) -> str:
         if isinstance(scores, Tensor):
             first = scores[:ROWS_TO_COMPARE]
-            names = [name for name in reversed(weighted) if name in self._tables]
-            alike = [name for name in names if self._tables[name].numel() == first.numel()]
+            tables = {
+                name: self._tables[name] for name in reversed(weighted) if name in self._tables
+            }
             for same in (torch.equal, _rank_alike):
-                for name in alike:
-                    if same(self._tables[name].reshape(first.shape), first):
+                for name, table in tables.items():
+                    if table.numel() == first.numel() and same(table.reshape(first.shape), first):
                         return name
         return next(reversed(weighted))
 

@@ -4,10 +4,8 @@ Layers are "input", "output", the names in `named_modules()`, and "name.input" f
 of these. Of several tensors that a module takes or returns, its layer is the first. TorchScript
 takes no hooks: it has "input" and "output" alone.
 
-Inputs by name, in a dict or as a tokenizer returns them, are passed on by name, `module(**inputs)`;
-a tuple of arrays by position, `module(*inputs)`. Inside, all are `Fields` of tensors, whose names
-are numbers if they are positions. Floats are cast to the module's precision; whole numbers may be
-positions in an embedding and stay as they are.
+Inputs become `Fields` of tensors, whose names are numbers if they are positions. Floats are cast to
+the module's precision; whole numbers may be positions in an embedding and stay as they are.
 
 The module runs in eval mode without gradients, on its own device and in its own precision. Its
 mode, hooks and parameters are restored, even after an error, whatever other threads do with it
@@ -23,6 +21,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from itertools import chain
 from math import isfinite
 from typing import Any
@@ -42,7 +41,6 @@ from iknow.models.numbers import as_numbers
 from iknow.models.pooling import PoolOption
 from iknow.models.scores import ScoresOption, find_output
 from iknow.models.torch.layers import (
-    LayerReading,
     Trial,
     Watch,
     describe,
@@ -127,10 +125,8 @@ class TorchModel(Network):
             raise LayerError("nothing is known about scores that are chosen by scores=")
         from iknow.metrics.lipschitz_torch import sensitivities  # only certificates need it
 
-        def alike(module: nn.Module) -> TorchModel:
-            return TorchModel(module, scores=self.scores)
-
-        module = self.module if layer == "input" else copy_at_rest(self.module)
+        alike = partial(TorchModel, scores=self.scores)
+        module = self.module if layer == INPUT else copy_at_rest(self.module)
         return sensitivities(module, inputs.shape, [layer], inputs.probe, alike)[layer]
 
     def _places(self) -> Mapping[str, Any]:
@@ -168,16 +164,16 @@ class TorchModel(Network):
     _as_array = staticmethod(to_array)
 
     def _run(self, tensors: Fields, layers: Sequence[str], watch: Watch) -> Pass:
-        reading = LayerReading(watch, len(tensors))
-        returned = self._forward(tensors, watch, reading.act)
+        act, found = watch.reader(len(tensors))
+        returned = self._forward(tensors, watch, act)
         scores, reads = find_output(returned, self.scores, len(tensors), self._name), {}
         for layer in watch:
-            if layer not in reading.found:
+            if layer not in found:
                 raise LayerError(
                     f"layer {layer!r} of {self._name} did not run in the forward pass: choose one "
                     "that does"
                 )
-            values, last, mask = reading.found[layer]
+            values, last, mask = found[layer]
             is_last = values.ndim < 3 or features_last(last, values.shape)
             reads[layer] = Read(values, is_last, mask)
         return Pass(scores, reads)
@@ -187,9 +183,7 @@ class TorchModel(Network):
     ) -> Any:
         """All that the module returns."""
         placed, named = arguments(tensors, self.module)
-        parts = watch.parts.values()
-        hooks = forward_pass(self.module, parts, watch.watched, watch.entered, act)
-        with hooks, running(self._name, tensors):
+        with forward_pass(self.module, watch, act), running(self._name, tensors):
             try:
                 return self.module(*placed, **named)
             except TypeError:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import os
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 from torch import nn
 
 from iknow.locking import fork_waits_for
+from iknow.models.torch.layers import Trial, Watch
 
 _turn = threading.Condition(threading.RLock())
 _passes: list[_Pass] = []
@@ -31,27 +32,23 @@ COMPILED = "_compiled_call_impl"
 
 @contextmanager
 def forward_pass(
-    module: nn.Module,
-    parts: Collection[nn.Module],
-    watched: Mapping[str, nn.Module],
-    entered: Mapping[str, nn.Module],
-    act: Callable[[str, Any], None],
+    module: nn.Module, watch: Watch | Trial, act: Callable[[str, Any], None]
 ) -> Iterator[None]:
-    """Exclusive use of a module in eval mode; `act(name, output)` after a watched part runs.
+    """Exclusive use of a module in eval mode; `act(name, output)` after a watched part runs, and
+    `act(name, (args, kwargs))` before an entered one does.
 
-    parts: all that the module has, itself too. entered: parts by name; `act(name, (args, kwargs))`
-    before one of them runs. Only runs in this thread count. A pass inside another one of the same
-    thread silences its hooks.
+    Only runs in this thread count. A pass inside another one of the same thread silences its hooks.
     """
-    one, outer = _Pass(parts), getattr(_here, "last", None)
+    one, outer = _Pass(watch.parts.values()), getattr(_here, "last", None)
     try:
         with _turn:
-            _turn.wait_for(one.is_free)
+            if _passes:
+                _turn.wait_for(one.is_free)
             _passes.append(one)
             # Frozen TorchScript has no mode. A part compiled by `module.compile()` ignores hooks
             # added later. What changes is recorded before it does.
             trains = False
-            for part in parts:
+            for part in one.parts:
                 if getattr(part, "training", False):
                     trains = True
                     one.changed.append((part, "training", True))
@@ -59,13 +56,13 @@ def forward_pass(
                     one.changed.append((part, COMPILED, call))
                     setattr(part, COMPILED, None)
         _here.last = one
-        for name, part in (*watched.items(), *entered.items()):
+        for name, part in (*watch.watched.items(), *watch.entered.items()):
 
             def see(_part: Any, given: Any, last: Any, name: str = name) -> None:
                 if getattr(_here, "last", None) is one:
-                    act(name, (given, last) if name in entered else last)
+                    act(name, (given, last) if name in watch.entered else last)
 
-            if name in entered:
+            if name in watch.entered:
                 one.handles.append(part.register_forward_pre_hook(see, with_kwargs=True))
             else:
                 one.handles.append(part.register_forward_hook(see))

@@ -28,7 +28,7 @@ from iknow.models.network import MASK, find_mask
 from iknow.models.onnx.file import serialize
 from iknow.models.pooling import pool_places
 from iknow.models.scores import find_output, split
-from iknow.models.torch.layers import LayerReading, Watch
+from iknow.models.torch.layers import Watch
 from iknow.models.torch.model import TorchModel, arguments, raw_input
 from iknow.models.torch.passes import copy_at_rest, forward_pass
 
@@ -91,15 +91,15 @@ class Readout(nn.Module):
         pooling, n = self._model.pooling, tensors[0].shape[0]
         watch = Watch(dict(self.module.named_modules()), tuple(self._features_last), pooling)
         # Copies, as something may overwrite the tensors later.
-        reading, raw = LayerReading(watch, n, lambda seen, _: seen.clone()), raw_input(fields)
+        act, read = watch.reader(n, lambda seen, _: seen.clone())
+        raw = raw_input(fields)
         found: dict[str, Any] = {} if raw is None else {"input": raw.clone()}
         placed, named = arguments(fields, self.module)
-        parts = watch.parts.values()
-        with forward_pass(self.module, parts, watch.watched, watch.entered, reading.act):
+        with forward_pass(self.module, watch, act):
             returned = self.module(*placed, **named)
         output = find_output(returned, self._model.scores, n, type(self.module).__name__)
         scores = _as_columns(output, split(self._model.scores)[1])
-        found |= {"output": scores, **{layer: read[0] for layer, read in reading.found.items()}}
+        found |= {"output": scores, **{layer: each[0] for layer, each in read.items()}}
         mask = fields.arrays.get(MASK)
         results = [scores]
         for layer, last in self._features_last.items():
