@@ -25,7 +25,6 @@ interpolation by rounding alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -52,28 +51,21 @@ def end_pipeline(part: Part) -> Answer:
     return classify(follow(part, [step for _, step in steps]).of(final))
 
 
-def join_columns(part: Part) -> Tensor:
-    """The outputs of a ColumnTransformer side by side."""
-    inner, places = {}, part.estimator._transformer_to_input_indices
-    for name, transformer, columns in part.estimator.transformers_:
-        which = np.asarray(places[name], np.int64)
-        if len(which) and transformer != "drop":
-            is_one = isinstance(columns, (str, int, np.integer))
-            inner[name] = part.select(which, is_one=is_one).of(transformer)
-    return _join(part, inner)
-
-
-def join_union(part: Part) -> Tensor:
-    """The outputs of a FeatureUnion side by side."""
-    pairs = part.estimator.transformer_list
-    return _join(part, {name: part.of(each) for name, each in pairs if each != "drop"})
-
-
-def _join(part: Part, inner: Mapping[str, Part]) -> Tensor:
-    found, weights = [], part.estimator.transformer_weights or {}
-    for name, each in inner.items():
-        made = follow(each, [each.estimator]).numbers
-        found.append(part.b.op("Mul", made, float(weights[name])) if name in weights else made)
+def join(part: Part) -> Tensor:
+    """The outputs of a ColumnTransformer, or of a FeatureUnion, side by side."""
+    whole, found = part.estimator, []
+    weights = whole.transformer_weights or {}
+    listed = getattr(whole, "transformers_", None) or whole.transformer_list
+    for name, transformer, *columns in listed:
+        inside = part
+        if columns:  # of a ColumnTransformer
+            which = np.asarray(whole._transformer_to_input_indices[name], np.int64)
+            if not len(which):
+                continue
+            inside = part.select(which, is_one=isinstance(columns[0], (str, int, np.integer)))
+        if transformer != "drop":
+            made = follow(inside, [transformer]).numbers
+            found.append(part.b.op("Mul", made, float(weights[name])) if name in weights else made)
     return part.b.concat(found)
 
 

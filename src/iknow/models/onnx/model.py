@@ -289,8 +289,6 @@ class PortableModel(OnnxModel):
         self.content, self._classes, self._reading = content, classes, reading
         self._columns = None if columns is None else list(columns)
         outputs = [each.name for each in file.outputs]
-        if reading is None and SCORES not in outputs:
-            raise InputError(f"{name} must have an output {SCORES!r}; it has {names(outputs)}")
         own = [each.removeprefix(LAYER) for each in outputs if each.startswith(LAYER)]
         self.layer_names = tuple(own if reading is None else reading["layers"])
         how = reading or {"layers": None, "scores": SCORES}
