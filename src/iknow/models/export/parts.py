@@ -281,7 +281,7 @@ def read_voting(part: Part) -> Answer:
     weights = voting._weights_not_none or [1.0] * len(members)
     pairs = [*zip(members, [classify(part.of(each)) for each in members], weights, strict=True)]
     if voting.voting == "soft":
-        said = [b.op("Mul", _given(answer), float(weight)) for _, answer, weight in pairs]
+        said = [b.op("Mul", _given(a.chances, each), float(w)) for each, a, w in pairs]
         return Answer(b.mean(said, np.sum(weights)))
     votes = [b.look_up(_places(part, each) * w, _belief(b, answer)) for each, answer, w in pairs]
     return Answer(belief=b.answer(b.mean(votes, 1)))
@@ -293,16 +293,14 @@ def read_stacking(part: Part) -> Answer:
     members = [each for each in stacked.estimators_ if not isinstance(each, str)]
     for member, method in zip(members, stacked.stack_method_, strict=True):
         answer = classify(part.of(member))
-        if method == "predict_proba":
-            chances = _given(answer)
-            said.append(b.columns(chances, [1]) if len(stacked.classes_) == 2 else chances)
-        elif method == "predict":
+        if method == "predict":
             codes = _codes(part, member).astype(np.float64)
             said.append(b.look_up(codes[:, None], _belief(b, answer)))
-        elif answer.decision is not None:
-            said.append(answer.decision)
+        elif method == "predict_proba":
+            chances = _given(answer.chances, member)
+            said.append(b.columns(chances, [1]) if len(stacked.classes_) == 2 else chances)
         else:
-            raise ExportError(f"{type(member).__name__}.{method} in a stack cannot become ONNX")
+            said.append(_given(answer.decision, member))
     if stacked.passthrough:
         said.append(part.numbers)
     sample = stacked.transform(part.sample)
@@ -335,13 +333,14 @@ def _places(part: Part, member: Any) -> Floats:
 
 def _belief(b: Builder, answer: Answer) -> Tensor:
     """The position of a classifier's answer, of shape (n,)."""
-    return b.answer(_given(answer)) if answer.belief is None else answer.belief
+    return b.answer(_given(answer.chances)) if answer.belief is None else answer.belief
 
 
-def _given(answer: Answer) -> Tensor:
-    if answer.chances is None:
-        raise ExportError("a member of an ensemble has no probabilities as ONNX")
-    return answer.chances
+def _given(said: Tensor | None, member: Any = None) -> Tensor:
+    if said is None:
+        kind = "a classifier" if member is None else type(member).__name__
+        raise ExportError(f"{kind} inside another one gives no such numbers as ONNX")
+    return said
 
 
 def read_calibrated(part: Part) -> Answer:
@@ -360,9 +359,8 @@ def _read_curves(part: Part, member: Any) -> Tensor:
             "become ONNX: use method='sigmoid', and all classes in every fold"
         )
     answer = classify(part.of(inner))
-    said = answer.decision if hasattr(inner, "decision_function") else answer.chances
-    if said is None:
-        raise ExportError(f"{type(inner).__name__} inside a calibration gives no numbers as ONNX")
+    says = answer.decision if hasattr(inner, "decision_function") else answer.chances
+    said = _given(says, inner)
     columns = [(said.width or 1) - 1] if n == 2 else range(n)
     curves = [
         _curve(b, b.columns(said, [i]), curve)
