@@ -199,9 +199,7 @@ def to_onnx(adapter: SklearnModel, layers: Sequence[str], inputs: Any) -> bytes:
     few = take_rows(batch, slice(0, MOST_EXAMPLES))
     said = adapter.observe(few, layers).belief != NO_BELIEF
     if not said.any():
-        raise ExportError(
-            "a model is exported with examples that it answers; it refuses all that were given"
-        )
+        raise ExportError("an export needs examples that the model answers; it refuses all given")
     sample = own_copy(take_rows(few, np.flatnonzero(said)))
     entrance = end = Part(b, None, _declare(b, batch), sample)
     found = {INPUT: end.numbers} if INPUT in layers else {}
