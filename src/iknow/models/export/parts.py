@@ -55,7 +55,7 @@ def join(part: Part) -> Tensor:
     """The outputs of a ColumnTransformer, or of a FeatureUnion, side by side."""
     whole, found = part.estimator, []
     weights = whole.transformer_weights or {}
-    listed = getattr(whole, "transformers_", None) or whole.transformer_list
+    listed = whole.transformers_ if hasattr(whole, "transformers_") else whole.transformer_list
     for name, transformer, *columns in listed:
         inside = part
         if columns:  # of a ColumnTransformer
