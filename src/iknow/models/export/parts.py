@@ -56,16 +56,15 @@ def join(part: Part) -> Tensor:
     whole, found = part.estimator, []
     weights = whole.transformer_weights or {}
     listed = whole.transformers_ if hasattr(whole, "transformers_") else whole.transformer_list
-    for name, transformer, *columns in listed:
+    for name, transformer, *columns in [each for each in listed if each[1] != "drop"]:
         inside = part
         if columns:  # of a ColumnTransformer
             which = np.asarray(whole._transformer_to_input_indices[name], np.int64)
             if not len(which):
                 continue
             inside = part.select(which, is_one=isinstance(columns[0], (str, int, np.integer)))
-        if transformer != "drop":
-            made = follow(inside, [transformer]).numbers
-            found.append(part.b.op("Mul", made, float(weights[name])) if name in weights else made)
+        made = follow(inside, [transformer]).numbers
+        found.append(part.b.op("Mul", made, float(weights[name])) if name in weights else made)
     return part.b.concat(found)
 
 
