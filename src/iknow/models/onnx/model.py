@@ -227,7 +227,7 @@ class OnnxModel(Network):
         tensors, optional = [*dict.fromkeys([*needed, *outputs])], set(outputs) - set(needed)
         feeds = feed(batch, self._file)
         found: dict[Any, Any] = self._session.run_all(tensors, feeds, len(batch), optional) | feeds
-        scores = found.get(self._scores)
+        scores: Any = found.get(self._scores)
         if callable(self.scores):
             given = {each: found[each] for each in outputs if each in found}
             scores = np.asarray(self.scores(given))
