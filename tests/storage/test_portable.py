@@ -332,7 +332,7 @@ def test_a_wrong_record_is_refused(saved, key, value):
 @pytest.mark.parametrize(
     ("reading", "says"),
     [
-        (None, "must have an output|does not give layer 'input'"),
+        (None, "has no tensor 'scores'|does not give layer 'input'"),
         ({"scores": None, "layers": {"input": None}}, "does not give layer 'hidden'"),
         ({"scores": "nothing", "layers": {}}, "has no tensor 'nothing'"),
         ({"scores": ["scores", {}], "layers": {}}, "scores must be the name"),

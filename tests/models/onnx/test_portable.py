@@ -148,7 +148,7 @@ def test_a_graph_without_what_is_asked_of_it_is_refused():
     with pytest.raises(LayerError, match="'input'"):
         PortableModel(content).observe(X, ("input",))
     other = parsed("g (float[n, 4] x) => (float[n, 4] y) { y = Relu(x) }")
-    with pytest.raises(InputError, match="must have an output 'scores'"):
+    with pytest.raises(InputError, match="has no tensor 'scores': its outputs are 'y'"):
         PortableModel(other.SerializeToString())
 
 

@@ -25,7 +25,6 @@ interpolation by rounding alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -52,27 +51,19 @@ def end_pipeline(part: Part) -> Answer:
     return classify(follow(part, [step for _, step in steps]).of(final))
 
 
-def join_columns(part: Part) -> Tensor:
-    """The outputs of a ColumnTransformer side by side."""
-    inner, places = {}, part.estimator._transformer_to_input_indices
-    for name, transformer, columns in part.estimator.transformers_:
-        which = np.asarray(places[name], np.int64)
-        if len(which) and transformer != "drop":
-            is_one = isinstance(columns, (str, int, np.integer))
-            inner[name] = part.select(which, is_one=is_one).of(transformer)
-    return _join(part, inner)
-
-
-def join_union(part: Part) -> Tensor:
-    """The outputs of a FeatureUnion side by side."""
-    pairs = part.estimator.transformer_list
-    return _join(part, {name: part.of(each) for name, each in pairs if each != "drop"})
-
-
-def _join(part: Part, inner: Mapping[str, Part]) -> Tensor:
-    found, weights = [], part.estimator.transformer_weights or {}
-    for name, each in inner.items():
-        made = follow(each, [each.estimator]).numbers
+def join(part: Part) -> Tensor:
+    """The outputs of a ColumnTransformer, or of a FeatureUnion, side by side."""
+    whole, found = part.estimator, []
+    weights = whole.transformer_weights or {}
+    listed = whole.transformers_ if hasattr(whole, "transformers_") else whole.transformer_list
+    for name, transformer, *columns in [each for each in listed if each[1] != "drop"]:
+        inside = part
+        if columns:  # of a ColumnTransformer
+            which = np.asarray(whole._transformer_to_input_indices[name], np.int64)
+            if not len(which):
+                continue
+            inside = part.select(which, is_one=isinstance(columns[0], (str, int, np.integer)))
+        made = follow(inside, [transformer]).numbers
         found.append(part.b.op("Mul", made, float(weights[name])) if name in weights else made)
     return part.b.concat(found)
 
@@ -289,7 +280,7 @@ def read_voting(part: Part) -> Answer:
     weights = voting._weights_not_none or [1.0] * len(members)
     pairs = [*zip(members, [classify(part.of(each)) for each in members], weights, strict=True)]
     if voting.voting == "soft":
-        said = [b.op("Mul", _given(answer), float(weight)) for _, answer, weight in pairs]
+        said = [b.op("Mul", _given(a.chances, each), float(w)) for each, a, w in pairs]
         return Answer(b.mean(said, np.sum(weights)))
     votes = [b.look_up(_places(part, each) * w, _belief(b, answer)) for each, answer, w in pairs]
     return Answer(belief=b.answer(b.mean(votes, 1)))
@@ -301,16 +292,14 @@ def read_stacking(part: Part) -> Answer:
     members = [each for each in stacked.estimators_ if not isinstance(each, str)]
     for member, method in zip(members, stacked.stack_method_, strict=True):
         answer = classify(part.of(member))
-        if method == "predict_proba":
-            chances = _given(answer)
-            said.append(b.columns(chances, [1]) if len(stacked.classes_) == 2 else chances)
-        elif method == "predict":
+        if method == "predict":
             codes = _codes(part, member).astype(np.float64)
             said.append(b.look_up(codes[:, None], _belief(b, answer)))
-        elif answer.decision is not None:
-            said.append(answer.decision)
+        elif method == "predict_proba":
+            chances = _given(answer.chances, member)
+            said.append(b.columns(chances, [1]) if len(stacked.classes_) == 2 else chances)
         else:
-            raise ExportError(f"{type(member).__name__}.{method} in a stack cannot become ONNX")
+            said.append(_given(answer.decision, member))
     if stacked.passthrough:
         said.append(part.numbers)
     sample = stacked.transform(part.sample)
@@ -343,13 +332,14 @@ def _places(part: Part, member: Any) -> Floats:
 
 def _belief(b: Builder, answer: Answer) -> Tensor:
     """The position of a classifier's answer, of shape (n,)."""
-    return b.answer(_given(answer)) if answer.belief is None else answer.belief
+    return b.answer(_given(answer.chances)) if answer.belief is None else answer.belief
 
 
-def _given(answer: Answer) -> Tensor:
-    if answer.chances is None:
-        raise ExportError("a member of an ensemble has no probabilities as ONNX")
-    return answer.chances
+def _given(said: Tensor | None, member: Any = None) -> Tensor:
+    if said is None:
+        kind = "a classifier" if member is None else type(member).__name__
+        raise ExportError(f"{kind} inside another one gives no such numbers as ONNX")
+    return said
 
 
 def read_calibrated(part: Part) -> Answer:
@@ -368,9 +358,8 @@ def _read_curves(part: Part, member: Any) -> Tensor:
             "become ONNX: use method='sigmoid', and all classes in every fold"
         )
     answer = classify(part.of(inner))
-    said = answer.decision if hasattr(inner, "decision_function") else answer.chances
-    if said is None:
-        raise ExportError(f"{type(inner).__name__} inside a calibration gives no numbers as ONNX")
+    says = answer.decision if hasattr(inner, "decision_function") else answer.chances
+    said = _given(says, inner)
     columns = [(said.width or 1) - 1] if n == 2 else range(n)
     curves = [
         _curve(b, b.columns(said, [i]), curve)

@@ -47,8 +47,7 @@ from iknow.models.sklearn import TABLE, SklearnModel
 
 TRANSFORMERS = {
     "parts.run_pipeline": "Pipeline",
-    "parts.join_columns": "ColumnTransformer",
-    "parts.join_union": "FeatureUnion",
+    "parts.join": "ColumnTransformer FeatureUnion",
     "parts.call_function": "FunctionTransformer",
     "parts.encode_one_hot": "OneHotEncoder",
     "parts.encode_ordinal": "OrdinalEncoder",
@@ -200,9 +199,7 @@ def to_onnx(adapter: SklearnModel, layers: Sequence[str], inputs: Any) -> bytes:
     few = take_rows(batch, slice(0, MOST_EXAMPLES))
     said = adapter.observe(few, layers).belief != NO_BELIEF
     if not said.any():
-        raise ExportError(
-            "a model is exported with examples that it answers; it refuses all that were given"
-        )
+        raise ExportError("an export needs examples that the model answers; it refuses all given")
     sample = own_copy(take_rows(few, np.flatnonzero(said)))
     entrance = end = Part(b, None, _declare(b, batch), sample)
     found = {INPUT: end.numbers} if INPUT in layers else {}
@@ -267,9 +264,7 @@ def _declare(b: Builder, inputs: Any) -> Value:
                 f"own as its name; got {shown(names[:10])}"
             )
         return [b.input(name, _kind_of(inputs[name], shown(name)), 1) for name in names]
-    if is_sparse(inputs):
-        return b.input(X, "float64", int(inputs.shape[1]))
-    values = np.asarray(inputs)
+    values = inputs if is_sparse(inputs) else np.asarray(inputs)
     return b.input(X, _kind_of(values, X), None if values.ndim == 1 else int(values.shape[1]))
 
 
@@ -372,6 +367,11 @@ def convert_classifier(part: Part) -> Answer:
 def _convert(part: Part, options: dict[str, Any], expected: list[NDArray[Any]]) -> list[Tensor]:
     """The first outputs of skl2onnx's graph, in double precision, if they are as expected."""
     b, x, values = part.b, part.tensor, _as_array(part.sample)
+    try:
+        with unforked():
+            import_module("skl2onnx")
+    except ImportError as error:
+        raise MissingExtraError("a scikit-learn model as ONNX", "export") from error
     kinds = [x.kind] if x.kind == TEXT else ["float64", "float32"]
     if values.dtype == np.float32:  # in which scikit-learn computes then
         kinds.reverse()
@@ -382,8 +382,6 @@ def _convert(part: Part, options: dict[str, Any], expected: list[NDArray[Any]]) 
             said = Session(read_file(model)).run(names, {X: values.astype(kind)})
             pairs = list(zip(map(np.asarray, said), expected, strict=True))
             reason = next(filter(None, (_differs(*pair) for pair in pairs)), None)
-        except MissingExtraError:
-            raise
         except Exception as error:  # the package raises errors of all kinds
             reason = f"{type(error).__name__}: {error}"
         if reason is None:
@@ -398,12 +396,9 @@ def _convert(part: Part, options: dict[str, Any], expected: list[NDArray[Any]]) 
 
 def _ask_skl2onnx(estimator: Any, kind: str, width: int | None, options: dict[str, Any]) -> Any:
     """The graph of an estimator as an onnx.ModelProto; options are told if skl2onnx knows them."""
-    try:
-        with unforked():
-            import skl2onnx
-            from skl2onnx.common import data_types
-    except ImportError as error:
-        raise MissingExtraError("a scikit-learn model as ONNX", "export") from error
+    import skl2onnx
+    from skl2onnx.common import data_types
+
     types = {"float64": data_types.DoubleTensorType, "float32": data_types.FloatTensorType}
     shape = [None] if width is None else [None, width]
     declared = [(X, types.get(kind, data_types.StringTensorType)(shape))]

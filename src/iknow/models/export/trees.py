@@ -30,7 +30,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,9 +100,7 @@ class Leaves:
         return self.b.look_up(np.concatenate(held).astype(kind), self.found)
 
 
-def find_leaves(
-    b: Builder, trees: Sequence[Tree], x: Tensor, compare: Literal["<=", "<"] = "<="
-) -> Leaves:
+def find_leaves(b: Builder, trees: Sequence[Tree], x: Tensor, compare: str = "<=") -> Leaves:
     """The leaves of some trees; x: the columns, in the precision in which the library compares."""
     counts, sizes = [len(tree.leaves) for tree in trees], [len(tree.left) for tree in trees]
     if max(counts) >= MOST_LEAVES:

@@ -200,9 +200,7 @@ class File:
             floats = [each for each in outputs if each.is_float]
             single = [each.name for each in floats if set((each.shape or ())[1:]) <= {1, None}]
             if not single:
-                raise InputError(
-                    f"no output of {self.name} holds one number per sample: it has {has}"
-                )
+                raise InputError(f"no output of {self.name} holds one number per sample: {has}")
             return single[-1], None, None
         elif not isinstance(where, str) and -len(outputs) <= where < len(outputs):
             found = outputs[where].name

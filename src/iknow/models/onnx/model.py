@@ -224,7 +224,7 @@ class OnnxModel(Network):
         tensors, optional = [*dict.fromkeys([*needed, *outputs])], set(outputs) - set(needed)
         feeds = feed(batch, self._file)
         found: dict[Any, Any] = self._session.run_all(tensors, feeds, len(batch), optional) | feeds
-        scores = found.get(self._scores)
+        scores: Any = found.get(self._scores)
         if callable(self.scores):
             given = {each: found[each] for each in outputs if each in found}
             scores = np.asarray(self.scores(given))
@@ -286,8 +286,6 @@ class PortableModel(OnnxModel):
         self.content, self._classes, self._reading = content, classes, reading
         self._columns = None if columns is None else list(columns)
         outputs = [each.name for each in file.outputs]
-        if reading is None and SCORES not in outputs:
-            raise InputError(f"{name} must have an output {SCORES!r}; it has {names(outputs)}")
         own = [each.removeprefix(LAYER) for each in outputs if each.startswith(LAYER)]
         self.layer_names = tuple(own if reading is None else reading["layers"])
         how = reading or {"layers": None, "scores": SCORES}
