@@ -153,7 +153,8 @@ def propagate(
 def _bound(node: Node, inputs: list[Bound], norm: Callable[..., float]) -> Bound:
     """The bound of an operation, given those of its inputs."""
     constants, errors = [each.constant for each in inputs], [each.error for each in inputs]
-    before, run = constants[0] * node.lipschitz, ()
+    before = constants[0] * node.lipschitz
+    run: tuple[Node, ...] = ()
     if node.kind == "sum":
         before = math.fsum(constants)
     elif node.kind == "joined":
