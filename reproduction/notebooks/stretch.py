@@ -8,12 +8,14 @@ the product of their largest singular values is one.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import accumulate
+from operator import mul
 from typing import Any
 
 import numpy as np
 
 from iknow.core.arrays import Floats
-from iknow.metrics.lipschitz import accumulate, spectral_norm
+from iknow.metrics.lipschitz import spectral_norm
 
 
 def product_norms(weights: Mapping[str, Floats]) -> dict[str, float]:
@@ -28,4 +30,5 @@ def product_norms(weights: Mapping[str, Floats]) -> dict[str, float]:
 
 def norm_products(weights: Mapping[str, Floats]) -> dict[str, float]:
     """The products of the norms, by layer, of weights of shape (n_inputs, n_outputs)."""
-    return accumulate({layer: spectral_norm(matrix) for layer, matrix in weights.items()})
+    norms = accumulate(map(spectral_norm, weights.values()), mul)
+    return dict(zip(weights, norms, strict=True))

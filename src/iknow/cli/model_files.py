@@ -45,19 +45,18 @@ def load_model(name: str) -> Any:
     """The model named by a file or an import path."""
     ending = Path(name).suffix.lower()
     module, _, attribute = name.partition(":")
-    is_file = ending in ENDINGS
-    if not is_file and (not module or module.startswith(".") or not attribute):
+    if ending in ENDINGS and not Path(name).is_file():
+        raise InputError(f"no such model file: {name}")
+    if ending not in ENDINGS and (not module or module.startswith(".") or not attribute):
         raise InputError(
             f"{name} is not a model: expected a {', '.join(ENDINGS)} file, or package.module:name"
         )
-    if is_file and not Path(name).is_file():
-        raise InputError(f"no such model file: {name}")
     try:
         if ending in PICKLES:
             return joblib.load(name)
-        if ending == ONNX:
-            return name
-        return _load_native(name, NATIVE[ending]) if is_file else _import_model(module, attribute)
+        if ending in NATIVE:
+            return _load_native(name, NATIVE[ending])
+        return name if ending == ONNX else _import_model(module, attribute)
     except (IknowError, KeyboardInterrupt):
         raise
     except BaseException as error:  # a pickle may fail in any way, and code may call sys.exit
@@ -72,8 +71,7 @@ def check_model_name(path: str | os.PathLike[str]) -> None:
 
 
 def save_model(model: Any, path: str | os.PathLike[str]) -> None:
-    """Write a scikit-learn model that `load_model` can read."""
-    check_model_name(path)
+    """Write a scikit-learn model that `load_model` can read, at a path that was checked."""
     with replacing(Path(path)) as file:
         joblib.dump(model, file)
 

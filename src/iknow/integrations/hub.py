@@ -11,10 +11,9 @@ notes are escaped, in YAML by quotes and in Markdown by backslashes, so that non
 from __future__ import annotations
 
 import json
-import math
 import re
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from os import PathLike
 from pathlib import Path
@@ -84,7 +83,8 @@ def write_folder(
     write_bytes(place / CARD, (front + make_card(info)).encode("utf-8", "backslashreplace"))
     config = {"library_name": "iknow", "bundle": BUNDLE, **info.to_dict()}
     del config["path"]
-    write_bytes(place / CONFIG, json.dumps(_finite(config), indent=2, allow_nan=False).encode())
+    finite = json.loads(json.dumps(config), parse_constant=lambda _: None)  # JSON has no infinity
+    write_bytes(place / CONFIG, json.dumps(finite, indent=2).encode())
     return place
 
 
@@ -154,12 +154,3 @@ def markdown(value: object) -> str:
 def _table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     lines = [headings, ["---"] * len(headings), *(map(markdown, row) for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _finite(value: Any) -> Any:
-    """The same values with None for numbers that JSON lacks."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {key: _finite(each) for key, each in value.items()}
-    return [_finite(each) for each in value] if isinstance(value, (list, tuple)) else value

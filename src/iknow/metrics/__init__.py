@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from iknow.core.robustness import Sensitivity
 from iknow.metrics.cosine import Cosine
-from iknow.metrics.lipschitz import accumulate, propagate_radius, spectral_norm
-from iknow.metrics.lipschitz_sklearn import mlp_lipschitz, sensitivity_of
+from iknow.metrics.lipschitz import propagate_radius, spectral_norm
+from iknow.metrics.lipschitz_sklearn import mlp_lipschitz
 from iknow.metrics.metric import (
     Euclidean,
     Hamming,
@@ -34,7 +34,6 @@ __all__ = [
     "Table",
     "Weighted",
     "Whitened",
-    "accumulate",
     "lipschitz_constants",
     "metric_from_dict",
     "metric_to_dict",
@@ -42,7 +41,6 @@ __all__ = [
     "propagate_radius",
     "register_metric",
     "sensitivities",
-    "sensitivity_of",
     "spectral_norm",
     "weighted_metric",
 ]

@@ -75,27 +75,26 @@ def default_metric(
 
 def warn_of_layers(activations: Mapping[str, Floats32], *, raw: bool) -> None:
     """Warn of layers where distances mean little; raw: the user did not choose "input"."""
-    found = []
     share = share_of_quieter_half(activations["input"]) if raw and "input" in activations else 1.0
     if share < LEAST_SHARE:
-        found.append(
+        warnings.warn(
             f"the features have very different scales: half of them make up {100 * share:.2g}% of "
             "the squared distance between samples in the layer 'input', so support is blind to "
             "them. Put a scaler before it, make_pipeline(StandardScaler(), classifier), whose "
             "output then becomes the default layer; or pass metric=..., or layers=... to confirm "
-            "'input'"
+            "'input'",
+            stacklevel=5,
         )
     for layer, values in activations.items():
         if len(coarse := np.flatnonzero(are_coarse(values))):
             size = np.abs(values[:, coarse[0]]).max()
-            found.append(
+            warnings.warn(
                 f"feature {coarse[0]} of layer {layer!r} has values near {size:.6g}, where float32 "
                 f"has steps of {np.spacing(size):.2g}, too coarse for how little they vary "
                 f"(features affected: {len(coarse)}); subtract an offset, for example with a "
-                "StandardScaler before the model"
+                "StandardScaler before the model",
+                stacklevel=5,
             )
-    for message in found:
-        warnings.warn(message, stacklevel=5)
 
 
 def are_coarse(activations: Floats32) -> Bools:

@@ -29,12 +29,10 @@ number before a function may overflow for inputs up to `LONGEST`.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from operator import mul
 from typing import Any, Literal
 
 import numpy as np
@@ -153,7 +151,8 @@ def propagate(
 def _bound(node: Node, inputs: list[Bound], norm: Callable[..., float]) -> Bound:
     """The bound of an operation, given those of its inputs."""
     constants, errors = [each.constant for each in inputs], [each.error for each in inputs]
-    before, run = constants[0] * node.lipschitz, ()
+    before = constants[0] * node.lipschitz
+    run: tuple[Node, ...] = ()
     if node.kind == "sum":
         before = math.fsum(constants)
     elif node.kind == "joined":
@@ -204,20 +203,6 @@ def spectral_norm(matrix: Any) -> float:
     return largest * math.sqrt(float(np.linalg.eigvalsh(gram)[-1])) * ROUND_UP
 
 
-def accumulate(lipschitz: Mapping[str, float]) -> dict[str, float]:
-    """Return the Lipschitz constants from the start to each layer.
-
-    Args:
-        lipschitz: The constants of successive layers, each from the layer before it.
-
-    Examples:
-        >>> accumulate({"hidden": 2.0, "logits": 3.0})
-        {'hidden': 2.0, 'logits': 6.0}
-    """
-    constants = _check_sizes(lipschitz)
-    return dict(zip(constants, itertools.accumulate(constants.values(), mul), strict=True))
-
-
 def propagate_radius(radius: float, lipschitz: Mapping[str, float]) -> dict[str, float]:
     """Return the radius in each layer that holds everything within `radius` in the start layer.
 
@@ -225,24 +210,19 @@ def propagate_radius(radius: float, lipschitz: Mapping[str, float]) -> dict[str,
 
     Args:
         radius: Radius in the start layer.
-        lipschitz: Constants from the start layer to each layer, from `accumulate`, `mlp_lipschitz`
-            or `lipschitz_constants`.
+        lipschitz: Constants from the start layer to each layer, from `mlp_lipschitz` or
+            `lipschitz_constants`.
 
     Examples:
         >>> propagate_radius(0.5, {"hidden": 2.0})
         {'hidden': 1.0}
     """
-    start = _check_size(radius, "a radius")
-    return {name: constant * start for name, constant in _check_sizes(lipschitz).items()}
 
+    def check(value: float, what: str) -> float:
+        return as_real(value, what, "be a number >= 0", lambda number: number >= 0)
 
-def _check_sizes(lipschitz: Mapping[str, float]) -> dict[str, float]:
-    what = "the Lipschitz constant of layer"
-    return {name: _check_size(value, f"{what} {name!r}") for name, value in lipschitz.items()}
-
-
-def _check_size(value: float, what: str) -> float:
-    return as_real(value, what, "be a number >= 0", lambda number: number >= 0)
+    start, what = check(radius, "a radius"), "the Lipschitz constant of layer"
+    return {name: check(value, f"{what} {name!r}") * start for name, value in lipschitz.items()}
 
 
 def as_matrix(matrix: Any, what: str = "a matrix") -> Floats:

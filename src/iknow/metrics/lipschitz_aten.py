@@ -91,6 +91,9 @@ class Arithmetic:
         """How far a cast to this dtype, perhaps through float32, moves values."""
         return Noise(self.unit * (1 + 2**-10), math.sqrt(n_values) * self.smallest)
 
+    def of_adding(self, n_values: int) -> Noise:
+        return Noise(2 * self.unit, 4 * self.smallest * math.sqrt(n_values))
+
     def of_storing(self, n_values: int) -> Noise:
         """How far storing values in float32 moves them: only float64 does not fit into it."""
         is_cast = self.dtype == torch.float64
@@ -434,7 +437,7 @@ def operator_norm(
         if dense is None:
             dense = size <= LARGEST_DENSE_SIDE and n_inputs * n_outputs <= LARGEST_DENSE
         # The transpose of an affine function's linear part is the same everywhere.
-        _, transpose = torch.func.vjp(function, zero.expand(size if dense else 1, *shape))
+        transpose = torch.func.vjp(function, zero.expand(size if dense else 1, *shape))[1]
 
         def forward(vectors: Tensor) -> Tensor:
             return (function(vectors.reshape(-1, *shape)) - offset).flatten(1)
@@ -458,7 +461,7 @@ def nonnegative_norm(function: Map, shape: Shape, steps: int = 10) -> float:
     """
     with torch.inference_mode(False), torch.no_grad():
         vector, best = torch.ones(1, *shape, dtype=torch.float64), math.inf
-        value, transpose = torch.func.vjp(function, 0 * vector)
+        value, transpose = torch.func.vjp(function, 0 * vector)[:2]
         if vector.numel() == 0 or value.numel() == 0:
             return 0.0
         for _ in range(steps):

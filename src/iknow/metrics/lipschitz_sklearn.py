@@ -111,18 +111,7 @@ def mlp_lipschitz(
 def sensitivity_of(
     estimator: Any, layer: str, dtype: np.dtype[Any], n_features: int
 ) -> Sensitivity:
-    """Bound how far a layer of a fitted estimator, whose steps up to it are known, can move.
-
-    Args:
-        estimator: The fitted estimator.
-        layer: The name of the layer.
-        dtype: That of the inputs, which transformers compute in.
-        n_features: Of the inputs.
-
-    Examples:
-        >>> sensitivity_of(network, "input", np.dtype(np.float64), 4).lipschitz
-        1.0
-    """
+    """How far a layer can move, for inputs of a dtype, which transformers compute in."""
     steps, classifier = unwrap(estimator)
     names = ["input", *(name for name, _ in steps)]
     if layer not in names:

@@ -252,7 +252,7 @@ def _marked(network: nn.Module, layers: Set[str]) -> nn.Module:
         part._forward_hooks.clear()
         part._forward_pre_hooks.clear()
         output, entrance = name or "output", f"{name}{ENTRANCE}".removeprefix(".")
-        if output in layers and parts.get(output, part) is part:
+        if output in layers and (name or output not in parts):
             part.register_forward_hook(partial(_mark_output, output))
         if entrance in layers - parts.keys():
             hook = partial(_mark_input, entrance)
@@ -379,8 +379,8 @@ class Graph:
             if node.target is torch.ops.iknow.mark.default:
                 marks.setdefault(node.args[1], []).append(node.args[0])
         single = [n for n, found in marks.items() if len(found) == 1 and found[0] in self._moving]
-        wanted = single if wanted is None else sorted(wanted)
-        self.layers = {name: self._read(name, marks.get(name, [])) for name in wanted}
+        names = single if wanted is None else sorted(wanted)
+        self.layers = {name: self._read(name, marks.get(name, [])) for name in names}
 
     def _read(self, name: str, values: Sequence[Any]) -> Node:
         """The node of a layer, after those of all that it depends on."""
@@ -432,50 +432,33 @@ class Graph:
         if name in aten.SAME:
             self.calls.append((name,))
             return self._take(node, node.args[:1])[0]
-        given, arithmetic = _arguments(node), self._arithmetic
-        moving = [key for key, value in given.items() if self._is_moving(value)]
-        if name == "cat.default" and all(map(self._is_moving, given["tensors"])):
-            axis, noise = given["dim"], None if arithmetic is None else Noise()
-            facts = {"kind": "joined", "noise": noise}
-            return self._add(node, given["tensors"], lambda *ys: torch.cat(ys, axis), axis, facts)
-        if name in SUMS and len(moving) == 2 and given["alpha"] == 1:
+        function: Callable[..., Tensor] = node.target
+        facts: dict[str, Any]
+        given, arithmetic, arguments = _arguments(node), self._arithmetic, None
+        are_nodes = {key: value for key, value in given.items() if isinstance(value, torch.fx.Node)}
+        moving = [key for key, value in are_nodes.items() if value in self._moving]
+        if name == "cat.default" and self._moving.issuperset(given["tensors"]):
+            values, axis = given["tensors"], given["dim"]
+            function, arguments = lambda *ys: torch.cat(ys, axis), axis
+            facts = {"kind": "joined", "noise": None if arithmetic is None else Noise()}
+        elif name in SUMS and len(moving) == 2 and given["alpha"] == 1:
             values = [given[key] for key in moving]
             if {*map(self._sample, values)} != {output}:
                 raise LayerError(f"{_what(node)} adds values of different shapes")
-            noise = None
-            if arithmetic is not None:
-                small = 4 * arithmetic.smallest * math.sqrt(math.prod(output))
-                noise = Noise(2 * arithmetic.unit, small)
-            return self._add(node, values, node.target, None, {"kind": "sum", "noise": noise})
-        if name in aten.AFFINE.keys() | aten.FUNCTIONS.keys() and len(moving) == 1:
+            noise = None if arithmetic is None else arithmetic.of_adding(math.prod(output))
+            facts = {"kind": "sum", "noise": noise}
+        elif name in aten.AFFINE.keys() | aten.FUNCTIONS.keys() and len(moving) == 1:
             values = [given.pop(moving[0])]
-            others = {key: self._in_float64(other) for key, other in given.items()}
-            call = Call(name, node.target, moving[0], others, self._sample(values[0]), output)
+            arguments = {key: self._in_float64(other) for key, other in given.items()}
+            function = Call(
+                name, node.target, moving[0], arguments, self._sample(values[0]), output
+            )
             try:
-                facts = aten.facts_of(call, arithmetic)
+                facts = aten.facts_of(function, arithmetic)
             except LayerError as error:
                 raise LayerError(f"{_what(node)}: {error}") from error
-            return self._add(node, values, call, others, facts)
-        raise LayerError(f"torch's {name.partition('.')[0]} is not supported in {_what(node)}")
-
-    def _is_moving(self, value: Any) -> bool:
-        return isinstance(value, torch.fx.Node) and value in self._moving
-
-    def _take(self, node: Any, values: Sequence[Any]) -> tuple[Node, ...]:
-        """The nodes of the values that an operation reads."""
-        if not self._nodes.keys() >= set(values):
-            raise LayerError(f"{_what(node)} depends on the number of samples in a batch")
-        return tuple(self._nodes[value] for value in values)
-
-    def _add(
-        self,
-        node: Any,
-        values: Sequence[Any],
-        function: Callable[..., Tensor],
-        arguments: Any,
-        facts: dict[str, Any],
-    ) -> Node:
-        """A node for a function of values; arguments: what else it depends on."""
+        else:
+            raise LayerError(f"torch's {name.partition('.')[0]} is not supported in {_what(node)}")
         inputs, shapes = self._take(node, values), list(map(self._sample, values))
 
         def step(*batches: Tensor) -> Tensor:
@@ -485,9 +468,15 @@ class Graph:
         value = step(*(self.at_zero[each] for each in inputs))
         made = Node(_what(node), inputs=inputs, center=float(value.norm()), **facts)
         places = [list(self.at_zero).index(each) for each in inputs]
-        self.calls.append((str(node.target), places, arguments, self._sample(node)))
+        self.calls.append((str(node.target), places, arguments, output))
         self.at_zero[made], self._steps[made] = value, step
         return made
+
+    def _take(self, node: Any, values: Sequence[Any]) -> tuple[Node, ...]:
+        """The nodes of the values that an operation reads."""
+        if not self._nodes.keys() >= set(values):
+            raise LayerError(f"{_what(node)} depends on the number of samples in a batch")
+        return tuple(self._nodes[value] for value in values)
 
     def _in_float64(self, value: Any) -> Any:
         """An argument that does not depend on the input, with tensors on the CPU."""
