@@ -217,7 +217,7 @@ class CpuIndex(RowIndex):
     def _is_sparse(self) -> bool:
         return SparseRows.pay_for(self.points)
 
-    @cached_property
+    @property
     def _has_cells(self) -> bool:
         enough = self.n_rows >= self.FEWEST_ROWS and len(self._parts) == 1
         return enough and is_compiled() and not self._is_sparse
