@@ -68,7 +68,7 @@ def _read_voice(record: Any) -> Voice:
 
 def check_entries(record: Any, kind: type, where: str) -> Mapping[str, Any]:
     """A record with an entry for each field of a dataclass, and no other."""
-    keys = [field.name for field in fields(kind)]
+    keys = [field.name for field in fields(kind) if field.init]
     if not isinstance(record, Mapping):
         raise InputError(f"{where} must have the entries {names(keys)}; got {shown(record)}")
     if wrong := sorted(set(record) ^ set(keys), key=str):
