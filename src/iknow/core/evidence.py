@@ -139,7 +139,7 @@ def empty_evidence(
 
 
 def merge_evidence(parts: Sequence[Evidence]) -> Evidence:
-    """Combine the evidence of disjoint parts of a training set, about the same queries.
+    """Combine the evidence of disjoint `parts` of a training set, about the same queries.
 
     Exemplars must be rows of the whole training set.
 

@@ -80,8 +80,10 @@ def count_votes(evidence: Evidence, k: int, belief: Ints) -> Stability:
 
 
 def match_k(evidence: ValidationEvidence, belief: Ints, coverage: float) -> int:
-    """Return the k for which `Nearest(k)` in every layer comes closest to a coverage, the fraction
-    of IK; of equals the smallest, and none beyond the neighbor distances that the evidence holds.
+    """Return the k for which `Nearest(k)` in every layer comes closest to a coverage.
+
+    Of equals it is the smallest, and none beyond the neighbor distances that the `evidence` holds.
+    `belief` has shape (n,), and `coverage` is the fraction of IK.
 
     Examples:
         >>> match_k(evidence, belief, 0.8)

@@ -161,6 +161,7 @@ class CpuIndex(RowIndex):
     """Of more neighbors, most rows would be measured anyway."""
 
     def search(self, points: Floats32, scope: Scope) -> Evidence:
+        """What `scope` asks about `points` of shape (n, n_features)."""
         if len(self._parts) > 1:  # each is freed before the next is prepared
             parts = (CpuIndex(*self.arrays(at)).search_part(points, scope) for at in self._parts)
             return reduce(lambda one, other: merge_evidence([one, other]), parts)
@@ -181,6 +182,7 @@ class CpuIndex(RowIndex):
         return found[0] if len(found) == 1 else stack_evidence(found)
 
     def decides(self, rule: Rule) -> bool:
+        """Whether `decide` is faster than `gather` for a `rule`, as far as it is known."""
         return self._has_cells and self._can_walk(scope_of(rule)) and self._cost.allows_a_try()
 
     def warm_up(self) -> None:

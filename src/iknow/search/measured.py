@@ -48,6 +48,7 @@ class TileIndex(RowIndex):
         return QUERIES_PER_TILE, min(ROWS_PER_TILE, BYTES_PER_TILE // (8 * self.n_features))
 
     def search(self, points: Floats32, scope: Scope) -> Evidence:
+        """Everything about `points`, (n, n_features), that `scope` may need."""
         parts = slices(len(points), min(self._tile[0], -(-len(points) // n_cores())))
         find = partial(self._find, k=scope.any, m=scope.per_class)
         return stack_evidence(share(find, [points[part] for part in parts]))

@@ -256,6 +256,7 @@ class ShardedIndex(RowIndex):
         ]
 
     def search(self, points: Floats32, scope: Scope) -> Evidence:
+        """Everything about `points`, (n, n_features), that `scope` may need."""
         with ThreadPoolExecutor(len(self.shards)) as pool:  # devices are waited for without the GIL
             found = pool.map(lambda shard: shard.search_part(points, scope), self.shards)
             return merge_evidence(list(found))

@@ -110,4 +110,5 @@ class Goal:
             return min(quorum[0], n_rows)
         if rule.neighbors_to_match:
             return min(rule.neighbors_to_match, n_rows)
-        return int(np.max(0 if self.k is None else self.k, initial=0)) if has_k(rule) else 0
+        asked = np.asarray(0 if self.k is None else self.k)  # pandas has a `max` of its own
+        return int(asked.max(initial=0)) if has_k(rule) else 0

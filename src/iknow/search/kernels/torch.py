@@ -78,6 +78,7 @@ class TorchIndex(RowIndex):
         self._memory = memory
 
     def search(self, points: Floats32, scope: Scope) -> Evidence:
+        """Evidence about `points`, (n, n_features), within `scope`; no more leaves the device."""
         k, m = scope.any, scope.per_class
         # All at once if their evidence fits: a larger index moves to the device once per batch.
         bytes_per_query = 48 * self.n_classes * m + 24 * k + 16 * self.n_features + 1
@@ -88,6 +89,7 @@ class TorchIndex(RowIndex):
         return parts[0] if len(parts) == 1 else stack_evidence(parts)
 
     def decides(self, rule: Rule) -> bool:
+        """Whether `decide` is faster than `gather` for a `rule`, as far as it is known."""
         many = self._uses_triton and self.n_classes >= MANY_CLASSES
         return many and scope_of(rule).horizon is not None
 
