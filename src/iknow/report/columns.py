@@ -6,7 +6,7 @@ For each layer and sample: the nearest training samples of the believed class an
 other classes, their distances, and how many neighbors are nearer. With a quorum it is the samples
 that complete it, as `iknow.core.quorum` weighs evidence for every rule, and those before to show.
 
-The page moves a rule by its mirror in static/rules. A user's own rule has none: the page shows what
+The page moves a rule by its mirror in static/rules.js. A user's own rule has none: the page shows what
 Python found for it, and offers no slider.
 
 The distances in the page are those that decide. To name
@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -96,17 +95,13 @@ def order_for_pictures(assessment: Assessment, rows: Ints, wrong: Bools | None) 
     return order
 
 
-MIRRORS = {path.stem for path in (Path(__file__).parent / "static" / "rules").glob("*.js")}
-
-
 def has_mirror(rule: type[Rule]) -> bool:
-    """Whether a rule of iknow has its file in static/rules; a subclass elsewhere has none."""
-    package, _, _ = rule.__module__.rpartition(".")
-    return package == "iknow.rules" and rule.command_name().replace("-", "_") in MIRRORS
+    """Whether static/rules.js has the rule: all of iknow's own, and no subclass elsewhere."""
+    return rule.__module__.rpartition(".")[0] == "iknow.rules"
 
 
 def describe_setting(rule: Rule) -> dict[str, Any]:
-    """A rule and its parameters for static/rules/registry.js."""
+    """A rule and its parameters for static/rules.js."""
     setting: dict[str, Any] = {"rule": type(rule).__name__}
     if not has_mirror(type(rule)):
         return setting | {"text": name(repr(rule)), "quorum": rule.quorum}
@@ -116,7 +111,7 @@ def describe_setting(rule: Rule) -> dict[str, Any]:
 def find_fixed(
     evidence: Evidence, rule: Rule, belief: Ints, movement: Movement, codes: Ints
 ) -> dict[str, NDArray[Any]]:
-    """What the page cannot find itself: the columns that static/rules/fixed.js reads.
+    """What the page cannot find itself: the columns that `Fixed` in static/rules.js reads.
 
     codes: the classes in the page's columns, of shape (n, width); -1 for none.
     """

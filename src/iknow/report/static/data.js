@@ -1,7 +1,7 @@
 /* The data in the page: compressed arrays → the evidence that the algebra reads. */
 
 import { byId } from "./dom.js";
-import { readSetting } from "./rules/registry.js";
+import { readSetting } from "./rules.js";
 
 const TYPES = { Float64Array, Float32Array, BigInt64Array, Int32Array, Uint16Array, Uint8Array };
 
