@@ -92,7 +92,7 @@ def as_image(*shape: int, limits: tuple[float, float] | None = None) -> Renderer
         [[0, 255], [255, 0]]
     """
     for side in shape:
-        as_whole(side, "the sides of an image", "be at least 1 pixel", lambda size: size >= 1)
+        as_whole(side, "the sides of an image", "be at least 1 pixel", 1)
     if len(shape) not in (2, 3) or (len(shape) == 3 and not {shape[0], shape[2]} & {1, 3}):
         raise InputError(
             "an image has a shape of height and width, and may have 1 or 3 channels before or "
@@ -120,7 +120,7 @@ def as_series(n_channels: int = 1) -> Renderer:
         >>> as_series()([1, 2, 3]).values
         array([[1., 2., 3.]])
     """
-    as_whole(n_channels, "a series", "have at least one channel", lambda number: number >= 1)
+    as_whole(n_channels, "a series", "have at least one channel", 1)
 
     def render(sample: Any) -> Picture:
         values = _numbers(sample).astype(np.float64).reshape(n_channels, -1)
