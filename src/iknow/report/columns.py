@@ -1,22 +1,19 @@
 """Columns: which samples the page holds, and their evidence as its algebra reads it.
 
-static/layer.js says why this evidence is enough.
+static/layer.js says why this evidence is enough. For each layer and sample: the nearest training
+samples of the believed class and of the two nearest other classes, their distances, and how many
+neighbors are nearer. With a quorum it is the samples that complete it, as `iknow.core.quorum`
+weighs evidence for every rule, and those before to show.
 
-For each layer and sample: the nearest training samples of the believed class and of the two nearest
-other classes, their distances, and how many neighbors are nearer. With a quorum it is the samples
-that complete it, as `iknow.core.quorum` weighs evidence for every rule, and those before to show.
+The page moves a rule by its mirror in static/rules.js. A user's own rule has none: the page shows
+what Python found for it, and offers no slider.
 
-The page moves a rule by its mirror in static/rules.js. A user's own rule has none: the page shows what
-Python found for it, and offers no slider.
-
-The distances in the page are those that decide. To name
-all samples of a quorum it needs the ones before, and to certify robustness the distances with the
-sides of the quorum exchanged.
+The distances in the page are those that decide. To name all samples of a quorum it needs the ones
+before, and to certify robustness the distances with the sides of the quorum exchanged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,9 +29,9 @@ from iknow.core.rule import NO_REACH, Rule, promise_of
 from iknow.core.slack import find_margins
 from iknow.core.support import find_support
 from iknow.core.text import name
-from iknow.core.text import name as shown_name
-from iknow.errors import InputError
 from iknow.explain.assessment import Assessment
+
+Columns = dict[str, NDArray[Any]]
 
 MOST_EXTRAS = 300  # wrong IKs shown although they were not drawn: as many as a person can inspect
 
@@ -67,8 +64,6 @@ def choose_samples(
 
     wrong: mask of shape (n,) of the wrong beliefs, if the truth is known.
     """
-    if most < 1:
-        raise InputError(f"a report must hold at least one sample; got room for {most}")
     n = len(assessment)
     if n <= most:
         return Chosen(np.arange(n), np.ones(n, dtype=bool), n)
@@ -110,7 +105,7 @@ def describe_setting(rule: Rule) -> dict[str, Any]:
 
 def find_fixed(
     evidence: Evidence, rule: Rule, belief: Ints, movement: Movement, codes: Ints
-) -> dict[str, NDArray[Any]]:
+) -> Columns:
     """What the page cannot find itself: the columns that `Fixed` in static/rules.js reads.
 
     codes: the classes in the page's columns, of shape (n, width); -1 for none.
@@ -174,8 +169,6 @@ def attack_columns(evidence: Evidence, rule: Rule, codes: Ints) -> Columns:
 
 
 MOST_NEIGHBORS = 30  # unless a rule needs more: neighbors are most of the page's size
-
-Columns = dict[str, NDArray[Any]]
 
 
 def count_neighbors(evidence: Evidence, rule: Rule) -> int:
@@ -257,17 +250,20 @@ def sample_columns(
 
 def describe_layers(assessment: Assessment) -> list[dict[str, Any]]:
     """Name, setting and sizes of each layer."""
-    return [
-        {
-            "name": shown_name(name),
-            "setting": describe_setting(assessment.neighborhoods[name]),
-            "width": 1 + count_others(evidence[:1], assessment.neighborhoods[name]),
-            "nNeighbors": count_neighbors(evidence, assessment.neighborhoods[name]),
-            "nHeld": evidence.n_neighbors,
-            "lipschitz": movement_of(assessment, name).lipschitz,
-        }
-        for name, evidence in assessment.weighed.items()
-    ]
+    layers = []
+    for layer, evidence in assessment.weighed.items():
+        rule = assessment.neighborhoods[layer]
+        layers.append(
+            {
+                "name": name(layer),
+                "setting": describe_setting(rule),
+                "width": 1 + count_others(evidence[:1], rule),
+                "nNeighbors": count_neighbors(evidence, rule),
+                "nHeld": evidence.n_neighbors,
+                "lipschitz": movement_of(assessment, layer).lipschitz,
+            }
+        )
+    return layers
 
 
 def movement_of(assessment: Assessment, layer: str) -> Movement:
@@ -275,20 +271,9 @@ def movement_of(assessment: Assessment, layer: str) -> Movement:
     return assessment.movements[layer] if layer in assessment.movements else Movement(np.inf)
 
 
-def _movement_columns(movement: Movement, rows: Ints) -> Columns:
-    """What rounding takes from each clearance, the distances of bisectors, and each stretch."""
-    if not np.isfinite(movement.lipschitz):
-        return {}
-    part = movement[rows]
-    return {
-        name: np.array(np.broadcast_to(getattr(part, name), len(rows)), dtype=np.float64)
-        for name in ("rounding", "crossing", "stretch")
-    }
-
-
 def gather_columns(
     assessment: Assessment, rows: Ints, counted: Bools, y_true: Ints | None
-) -> Mapping[str, NDArray[Any]]:
+) -> Columns:
     """All columns of some samples; those of the layer at position i are named "i.distances".
 
     rows: which samples, of shape (m,). counted: mask of shape (m,) of those that figures count.
@@ -297,18 +282,21 @@ def gather_columns(
     columns = sample_columns(assessment, rows, counted, y_true)
     belief = assessment.belief_codes[rows]
     for place, (which, evidence) in enumerate(assessment.evidence.items()):
-        rule, movement = assessment.neighborhoods[which], movement_of(assessment, which)
-        part = evidence[rows]
-        layer = layer_columns(part, rule, belief) | _movement_columns(movement, rows)
+        part, rule = evidence[rows], assessment.neighborhoods[which]
+        movement = movement_of(assessment, which)[rows]
+        layer = layer_columns(part, rule, belief)
         if np.isfinite(movement.lipschitz):
+            for each in ("rounding", "crossing", "stretch"):
+                values = np.broadcast_to(getattr(movement, each), len(rows))
+                layer[each] = np.array(values, dtype=np.float64)
             layer |= attack_columns(part, rule, layer["codes"])
         if not has_mirror(type(rule)):
-            layer |= find_fixed(part, rule, belief, movement[rows], layer["codes"])
+            layer |= find_fixed(part, rule, belief, movement, layer["codes"])
         columns |= {f"{place}.{column}": values for column, values in layer.items()}
     return columns
 
 
-def shown_rows(columns: Mapping[str, NDArray[Any]], n_layers: int) -> Ints:
+def shown_rows(columns: Columns, n_layers: int) -> Ints:
     """The training rows that the page shows beside each sample, of shape (m, n_rows); -1 for none.
 
     Those of the believed class and of the nearest other, in every layer, with the deciding first.
