@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from iknow.core.arrays import Bools, Floats, Ints
+from iknow.core.arrays import Bools, Ints
 from iknow.core.assertion import Assertion, may_be_known
 from iknow.core.evidence import NO_EXEMPLAR, Evidence
 from iknow.core.quorum import ONE, Quorum, Weighed, weigh
@@ -58,32 +58,27 @@ class Chosen:
 
 
 def choose_samples(
-    assessment: Assessment, wrong: Bools | None, most: int, rng: np.random.Generator
+    assessment: Assessment, wrong: Bools, most: int, rng: np.random.Generator
 ) -> Chosen:
     """All samples, or `most` of them drawn at random, plus the wrong IKs that were not drawn.
 
-    wrong: mask of shape (n,) of the wrong beliefs, if the truth is known.
+    wrong: mask of shape (n,) of the beliefs that are known to be wrong.
     """
     n = len(assessment)
     if n <= most:
         return Chosen(np.arange(n), np.ones(n, dtype=bool), n)
     drawn = np.zeros(n, dtype=bool)
     drawn[rng.choice(n, most, replace=False)] = True
-    extra = np.zeros(n, dtype=bool)
-    if wrong is not None:
-        missed = np.flatnonzero(wrong & (assessment.assertion == Assertion.IK) & ~drawn)
-        if len(missed) > MOST_EXTRAS:
-            missed = rng.choice(missed, MOST_EXTRAS, replace=False)
-        extra[missed] = True
-    rows = np.flatnonzero(drawn | extra)
+    missed = np.flatnonzero(wrong & (assessment.assertion == Assertion.IK) & ~drawn)
+    if len(missed) > MOST_EXTRAS:
+        missed = rng.choice(missed, MOST_EXTRAS, replace=False)
+    rows = np.union1d(np.flatnonzero(drawn), missed)
     return Chosen(rows, drawn[rows], n)
 
 
-def order_for_pictures(assessment: Assessment, rows: Ints, wrong: Bools | None) -> Ints:
+def order_for_pictures(assessment: Assessment, rows: Ints, wrong: Bools) -> Ints:
     """Positions in `rows`, of shape (m,): wrong IKs, other wrong beliefs, then closest calls."""
     closeness = np.abs(assessment.margin[rows])
-    if wrong is None:
-        return np.argsort(closeness, kind="stable")
     known = assessment.assertion[rows] == Assertion.IK
     rank = np.where(wrong[rows] & known, 0, np.where(wrong[rows], 1, 2))
     order: Ints = np.lexsort((closeness, rank))
@@ -115,10 +110,9 @@ def find_fixed(
     reach = np.broadcast_to(reach.reshape(len(evidence), -1), evidence.class_distances.shape)
     limit = promise_of(rule, "empty_beyond")  # as for margins: inf is no limit
     shown = np.where(reach == NO_REACH, NO_REACH if np.isinf(limit) else limit, reach)
+    within = find_support(weighed, rule, belief)[samples, codes] & (codes >= 0)
     return {
-        "within": (find_support(weighed, rule, belief)[samples, codes] & (codes >= 0)).astype(
-            np.uint8
-        ),
+        "within": within.astype(np.uint8),
         "reach": shown[samples, codes].astype(np.float64),
         "none": (reach == NO_REACH).all(axis=1).astype(np.uint8),
         "margin": find_margins(weighed, rule, belief).astype(np.float64),
@@ -202,23 +196,17 @@ def layer_columns(evidence: Evidence, rule: Rule, belief: Ints) -> Columns:
     distances = np.where(codes < 0, np.inf, evidence.class_distances[samples, codes])
     rows = np.where(codes < 0, NO_EXEMPLAR, evidence.exemplars[samples, codes])
     neighbors = evidence.neighbor_distances[:, : count_neighbors(evidence, rule)]
+    ranks = np.ones(distances.shape, np.uint8 if neighbors.shape[1] < 255 else np.uint16)
+    for neighbor in neighbors.T:  # a rank is 1 + the number of neighbors that are nearer
+        ranks += neighbor[:, None] < distances
     return {
         "distances": distances.astype(np.float64),
         "codes": codes.astype(np.int32),
         "rows": rows.astype(np.int64),  # users may number samples by the ids of a database
-        "ranks": _ranks(distances, neighbors),
+        "ranks": ranks,
         "neighbors": neighbors.astype(np.float32),
         **nearer_columns(whole, rule.quorum, codes),
     }
-
-
-def _ranks(distances: Floats, neighbors: Floats) -> NDArray[Any]:
-    """1 + the number of neighbors that are nearer, of the shape of `distances`."""
-    n_neighbors = neighbors.shape[1]
-    ranks = np.ones(distances.shape, np.uint8 if n_neighbors < 255 else np.uint16)
-    for k in range(n_neighbors):
-        ranks += neighbors[:, k, None] < distances
-    return ranks
 
 
 def sample_columns(
@@ -301,10 +289,10 @@ def shown_rows(columns: Columns, n_layers: int) -> Ints:
 
     Those of the believed class and of the nearest other, in every layer, with the deciding first.
     """
-    deciding = [columns[f"{layer}.rows"][:, :2] for layer in range(n_layers)]
-    before = []
+    deciding, before = [], []
     for layer in range(n_layers):
-        nearer, width = columns.get(f"{layer}.nearerRows"), columns[f"{layer}.rows"].shape[1]
+        rows, nearer = columns[f"{layer}.rows"], columns.get(f"{layer}.nearerRows")
+        deciding.append(rows[:, :2])
         if nearer is not None:
-            before.append(nearer[:, : 2 * nearer.shape[1] // width])
+            before.append(nearer[:, : 2 * nearer.shape[1] // rows.shape[1]])
     return np.hstack([*deciding, *before])

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from iknow.core.arrays import Bools, Ints
+from iknow.core.arrays import Ints
 from iknow.core.assertion import Assertion
 from iknow.core.codes import positions_of
 from iknow.core.text import name, shown
@@ -105,9 +105,9 @@ def make_report(
     y_true = assessment.y_true if y_true is None else y_true
     report = None if y_true is None else evaluate(assessment, y_true)
     codes = None if report is None else positions_of(report.y_true, report.true_classes)
-    wrong: Bools | None = None
-    if codes is not None:  # a belief that is absent is not wrong
-        wrong = assessment.answered & (assessment.belief_codes != codes)
+    # A belief that is absent is not wrong, and without the truth none is known to be.
+    truth = assessment.belief_codes if codes is None else codes
+    wrong = assessment.answered & (assessment.belief_codes != truth)
     room = int(EVIDENCE_SHARE * max_bytes * 3 / 4 / bytes_per_sample(assessment))
     most = min(max_samples, max(room, 1))
     chosen = choose_samples(assessment, wrong, most, np.random.default_rng(random_state))
@@ -125,7 +125,7 @@ def make_report(
         "nSamples": len(assessment),
         "n": len(chosen.rows),
         "sampled": chosen.n_counted < chosen.n_samples,
-        "certified": holds_here(assessment.neighborhoods, selection),
+        "certified": holds_here(assessment, selection),
         "knowsRobustness": any(
             np.isfinite(movement_of(assessment, layer).lipschitz) for layer in assessment.evidence
         ),
