@@ -7,13 +7,11 @@
 import { ASSERTIONS } from "./dom.js";
 import { distanceAt } from "./layer.js";
 
-export const REASONS = [
-  "known", "overlap", "disagreement", "extrapolation", "contradiction", "invalid", "uncertified",
-  "doubt",
-];
-const [IDK, IMK, IK] = [0, 1, 2];
+export const REASONS = ["known", "overlap", "disagreement", "extrapolation", "contradiction",
+  "invalid", "uncertified", "doubt"];
+const [IDK, IMK, IK] = ASSERTIONS.keys();
 const [KNOWN, OVERLAP, DISAGREEMENT, EXTRAPOLATION, CONTRADICTION, INVALID, UNCERTIFIED, DOUBT] =
-  [0, 1, 2, 3, 4, 5, 6, 7];
+  REASONS.keys();
 export { ASSERTIONS, IDK, IMK, IK, INVALID, UNCERTIFIED, DOUBT };
 
 /* Does the class in column j have enough samples within reach? */

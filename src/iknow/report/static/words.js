@@ -145,13 +145,11 @@ export function explain(looks, reason) {
     return `${opening}But the input, or what the model makes of it, is not a finite number. `
       + "Nothing can be compared with it, so: I don't know.";
   }
-  if (reason === Algebra.UNCERTIFIED) {
+  const but = { [Algebra.UNCERTIFIED]: "predictions of it have no certified accuracy",
+    [Algebra.DOUBT]: "the model's own confidence is below the threshold" }[reason];
+  if (but) {
     return `${opening}In every layer only that class has enough training samples within reach, `
-      + "but predictions of it have no certified accuracy, so: I may know.";
-  }
-  if (reason === Algebra.DOUBT) {
-    return `${opening}In every layer only that class has enough training samples within reach, `
-      + "but the model's own confidence is below the threshold, so: I may know.";
+      + `but ${but}, so: I may know.`;
   }
   return opening + [known, overlap, disagreement, extrapolation, contradiction][reason](looks);
 }
