@@ -23,7 +23,8 @@ const before = (x, { own, nearer }) => nearer.filter(({ distance }) => Number.is
   .map(({ distance }) => svg("circle", { class: `before ${own ? "for" : "against"}`,
     cx: x(distance), cy: BASE, r: 3.5 }));
 
-/* look: what words.js says about the layer. */
+/* The distances of a sample in one layer on a line, and how far the reach goes. look: what words.js
+says about the layer. */
 function drawRuler(look) {
   const { own, against, none } = look, { reach } = own;
   const candidates = [own, against].filter(Words.exists);

@@ -1,4 +1,5 @@
-/* The augmented confusion matrix: for each assertion, what was said against what was true. */
+/* The augmented confusion matrix: for each assertion, what was said against what was true, as a
+table, or of many classes as a picture. */
 
 import * as Algebra from "./algebra.js";
 import { h, byId, count, badge, token, MEANINGS } from "./dom.js";

@@ -1,4 +1,6 @@
-/* The scatter of a layer: d_g, how far the believed class is, against d_¬g, how far any other. */
+/* The scatter of a layer: d_g, how far the believed class is, against d_¬g, how far any other.
+
+Its marks are copied pixel by pixel: ten thousand take a quarter of the time that drawImage needs. */
 
 import * as Algebra from "./algebra.js";
 import { h, badge, byId, short, token } from "./dom.js";

@@ -1,4 +1,5 @@
-/* Settings: a rule, and a slider for each of its parameters, in each layer. */
+/* Settings: a rule, and a slider for each of its parameters, in each layer. A slider follows the
+data; it has a box for exact values and a mark at the given one. */
 
 import { h, byId, short } from "./dom.js";
 import { describeQuorum, distanceAt, distancesOf } from "./layer.js";

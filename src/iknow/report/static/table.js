@@ -1,4 +1,5 @@
-/* The table of samples. Only the rows in view exist, so ten thousand scroll as well as ten. */
+/* The table of samples: which ones, in what order. Only the rows in view exist, so ten thousand
+scroll as well as ten. */
 
 import * as Algebra from "./algebra.js";
 import { h, byId, badge, brief, count, label, short, MEANINGS } from "./dom.js";
@@ -62,7 +63,7 @@ function choice(id, label, options, onpick) {
   return h("div", { class: "field" }, h("label", { for: id }, label), select);
 }
 
-/* onchange(filter, order) is called after every change. */
+/* The choices above the table. onchange(filter, order) is called after every change. */
 export function createFilters(facts, evidence, onchange) {
   let filter = { ...EMPTY };
   let order = "attention";
