@@ -45,8 +45,7 @@ def assemble(
     arrays, packed = pack_arrays({**columns, **pictures})
     n_pictured = int((pictures["samplePictures"] >= 0).sum())
     style = read_style()
-    modules = {path.relative_to(STATIC).as_posix(): path for path in STATIC.rglob("*.js")}
-    script = bundle({name: path.read_text("utf-8") for name, path in modules.items()}, "main.js")
+    script = bundle({path.name: path.read_text("utf-8") for path in STATIC.glob("*.js")}, "main.js")
     parts = {
         **prose,
         "pictured": paragraphs(describe_pictures(n_pictured, facts["n"])),

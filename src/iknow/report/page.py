@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from iknow.core.arrays import Ints
-from iknow.core.assertion import Assertion
 from iknow.core.codes import positions_of
 from iknow.core.text import name, shown
 from iknow.errors import InputError
@@ -130,12 +129,11 @@ def make_report(
             np.isfinite(movement_of(assessment, layer).lipschitz) for layer in assessment.evidence
         ),
     }
-    wrong_known = 0 if report is None else report.wrong(Assertion.IK)
     prose = {
         "title": html.escape(name(title or "What the classifier knows")),
         "version": html.escape(__version__),
         "summary": words.paragraphs(words.summarise(assessment, report)),
-        "sampling": words.paragraphs(words.describe_sample(chosen, wrong_known)),
+        "sampling": words.paragraphs(words.describe_sample(chosen, report)),
         "certified": words.paragraphs(describe_certificate(assessment, report, selection)),
         "notes": words.paragraphs(notes),
         "comparison": comparison_section(comparison),

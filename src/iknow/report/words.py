@@ -37,20 +37,18 @@ def summarise(assessment: Assessment, report: Evaluation | None) -> list[str]:
         )
     if report is None:
         sentences.append("The true labels were not given, so nothing is said about accuracy.")
-        return sentences
-    wrong = report.wrong(Assertion.IK)
-    if counts[Assertion.IK]:
+    elif counts[Assertion.IK]:
         sentences.append(
-            f"Where it knows, it is right in {percent(report.a_ik)} of cases ({wrong:,} wrong); "
-            f"elsewhere in {percent(report.a_not_ik)}; overall in "
-            f"{percent(report.overall_accuracy)}."
+            f"Where it knows, it is right in {percent(report.a_ik)} of cases "
+            f"({report.wrong(Assertion.IK):,} wrong); elsewhere in {percent(report.a_not_ik)}; "
+            f"overall in {percent(report.overall_accuracy)}."
         )
     else:
         sentences.append(f"The model is right in {percent(report.overall_accuracy)} of cases.")
     return sentences
 
 
-def describe_sample(chosen: Chosen, n_wrong_known: int) -> list[str]:
+def describe_sample(chosen: Chosen, report: Evaluation | None) -> list[str]:
     """Says so if the page does not hold all samples."""
     if chosen.n_counted == chosen.n_samples:
         return []
@@ -58,10 +56,10 @@ def describe_sample(chosen: Chosen, n_wrong_known: int) -> list[str]:
         f"This page holds {chosen.n_counted:,} of {chosen.n_samples:,} samples, drawn at random: "
         "the sliders, figures, plots and table cover these. The sentences above count all samples."
     )
-    if chosen.n_extra:
+    if report is not None and chosen.n_extra:
         words += (
-            f" Of the {n_wrong_known:,} wrong IKs, {chosen.n_extra:,} that were not drawn are in "
-            "the table as well; no figure counts them."
+            f" Of the {report.wrong(Assertion.IK):,} wrong IKs, {chosen.n_extra:,} that were not "
+            "drawn are in the table as well; no figure counts them."
         )
     return [words]
 

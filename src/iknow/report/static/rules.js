@@ -1,4 +1,4 @@
-/* The rules that the page can move: what it has to know of each, one entry of RULES by its name in Python.
+/* The rules that the page can move: an entry of RULES for each, by its name in Python.
 
 A rule is asked about a layer, its setting { rule, and a value for each parameter }, a sample i, and
 the class in column j. It answers with a ball: how far it goes, what is within, and why in words.

@@ -85,8 +85,8 @@ function commonRadius(layer) {
   return middle(own.filter(Number.isFinite)) ?? 1;
 }
 
-/* A parameter that is `perLayer` is set in each layer, another for all layers at once. turns: the values where
-a support can change; that of a radius, only where it reaches the nearest sample of a class. */
+/* A parameter that is `perLayer` is set in each layer, another for all layers at once. turns: the
+values where a support can change; of a radius, only where it reaches the nearest sample of a class. */
 /** @type {Record<string, Parameter>} */
 export const PARAMETERS = {
   radius: {
