@@ -26,7 +26,7 @@ const byAttention = (evidence, assessed) => (i) => {
 
 /* Orders by name: what they are called, and the key to sort by, smallest first. */
 /** @type {Record<string, [string, (e: any, a: any) => (i: number) => number]>} */
-export const ORDERS = {
+const ORDERS = {
   attention: ["wrong IKs, then closest calls", byAttention],
   margin: ["margin, smallest first", (e, a) => (i) => a.margin[i]],
   margin_down: ["margin, largest first", (e, a) => (i) => -a.margin[i]],
@@ -43,15 +43,9 @@ export const ORDERS = {
 /* Positions of the samples to show, in order; equals by number. */
 export function arrange(evidence, assessed, filter, order) {
   const key = ORDERS[order][1](evidence, assessed);
-  const keys = new Float64Array(evidence.n);
-  const found = [];
-  for (let i = 0; i < evidence.n; i++) {
-    if (!passes(evidence, assessed, filter, i)) continue;
-    keys[i] = key(i);
-    found.push(i);
-  }
-  return Uint32Array.from(found).sort((one, other) =>
-    (keys[one] < keys[other] ? -1 : keys[one] > keys[other] ? 1 : one - other));
+  const keys = Float64Array.from({ length: evidence.n }, (_, i) => key(i));
+  return Uint32Array.from(keys.keys()).filter((i) => passes(evidence, assessed, filter, i))
+    .sort((one, other) => keys[one] - keys[other] || one - other);  // ∞ - ∞ is NaN: by number
 }
 
 const MOST_OFFERED = 1000;  // of more classes, those that occur
