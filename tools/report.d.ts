@@ -41,7 +41,7 @@ interface Scale {
 }
 
 interface Parameter {
-  id: string; symbol: string; smallest: number; whole?: boolean; isDistance?: boolean; perLayer?: boolean;
+  id: string; symbol: string; smallest: number; whole?: boolean; perLayer?: boolean;
   label: (layer: Layer) => string;
   start: (layer: Layer) => number;
   scale: (layers: Layer[]) => Scale;
@@ -54,7 +54,7 @@ interface Plot {
   spots: Float32Array; quorum: number[];
 }
 
-/* Each member is explained in rules/rule.js. */
+/* Each member is explained in rules.js. */
 interface Defaults {
   lines: string; slack: string; fromBelief: boolean;
   marginOf: OfSample<number>;

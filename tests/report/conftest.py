@@ -13,8 +13,8 @@ from tests.oracles import gather
 NAMES = "".join(
     f"const {name} = modules['{path}'];"
     for name, path in {
-        "Algebra": "algebra.js", "Dom": "dom.js", "Order": "order.js",
-        "Registry": "rules/registry.js", "Robustness": "robustness.js", "Slack": "slack.js",
+        "Algebra": "algebra.js", "Detail": "detail.js", "Dom": "dom.js", "Rules": "rules.js",
+        "Table": "table.js",
     }.items()
 ) + "const Report = modules['main.js'].report;"  # fmt: skip
 """The page's modules, by the names that scripts in tests call them."""

@@ -51,10 +51,12 @@ def test_kinds_of_pictures():
     album.add(("training", 5), [[1.23456789, np.nan], ["x", 2]], 0, as_features(["a", "b"]))
     album.close_part()
     assert list(album.names) == [("a", "b", "c"), ("a", "b")]
-    assert album.index()[:, 0].tolist() == [FEATURES, SERIES, FEATURES]
-    assert album.index()[:, 1].tolist() == [0, 1, 1]
-    assert album.training_rows() == [5]
-    assert [album.place(("sample", i)) for i in range(3)] == [0, 1, -1]
+    columns = album.columns(3)
+    assert columns["pictures"][:, 0].tolist() == [FEATURES, SERIES, FEATURES]
+    assert columns["pictures"][:, 1].tolist() == [0, 1, 1]
+    assert columns["trainingRows"].tolist() == [5]
+    assert columns["trainingPictures"].tolist() == [2]
+    assert columns["samplePictures"].tolist() == [0, 1, -1]
 
 
 def test_features_are_rounded_and_what_is_not_finite_is_text():
@@ -72,11 +74,10 @@ def test_a_full_album_drops_the_last_part_and_takes_no_more():
     assert album.full
     assert len(album.parts) == 1
     assert len(album.entries) == PART_BYTES // 10_000
-    assert album.place(("sample", 19)) == 19
-    assert album.place(("sample", 20)) == -1
+    assert album.columns(21)["samplePictures"][-2:].tolist() == [19, -1]
     album.add(("sample", 20), noise, 20, None)
     album.close_part()
-    assert album.place(("sample", 20)) == -1
+    assert album.columns(21)["samplePictures"][-1] == -1
 
 
 def test_what_is_not_there_has_no_picture():
@@ -86,4 +87,4 @@ def test_what_is_not_there_has_no_picture():
     album.add(("training", 1), None, 1, None)
     album.close_part()
     assert album.parts == []
-    assert album.index().shape == (0, 6)
+    assert album.columns(1)["pictures"].shape == (0, 6)

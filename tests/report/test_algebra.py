@@ -36,7 +36,7 @@ return tried.map((settings) => {
 });
 """
 
-READ = "const read = (setting) => Registry.readSetting(setting);"
+READ = "const read = (setting) => Rules.readSetting(setting);"
 
 
 PAIRS = "return [...Report.page.summary.pairs].sort((one, other) => one[0] - other[0])"
@@ -158,7 +158,7 @@ def random_movement(rng, constant, n):
 
 def test_certified_radii_equal_pythons(gathered, open_page):
     script = READ + (
-        "return arguments[0].map((settings) => [...Robustness.find(Report.page.evidence,"
+        "return arguments[0].map((settings) => [...Rules.robustRadii(Report.page.evidence,"
         "settings.map(read))].map(String));"
     )
     certified = 0
@@ -190,7 +190,7 @@ def test_slack_equals_pythons(gathered, open_page):
         + """
     const settings = arguments[0].map(read);
     return arguments[1].map((i) => settings.map((_, l) => {
-      const found = Slack.find(Report.page.evidence, settings, i, l);
+      const found = Detail.findSlack(Report.page.evidence, settings, i, l);
       const turn = (t) => (t === null ? null : [String(t.at), t.becomes]);
       return [found.parameter, String(found.value), turn(found.shrink), turn(found.grow)];
     }));

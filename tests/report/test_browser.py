@@ -264,8 +264,8 @@ def test_the_table_is_used_by_the_keyboard(digits_page, open_page):
 def listed(page):
     """All samples in the table, in order, the rows out of view as well."""
     return page.run(
-        "const { page } = Report; return Order.arrange(page.evidence, page.assessed,"
-        "{ ...Order.EMPTY, assertion: value('assertion'), reason: value('reason'),"
+        "const { page } = Report; return Table.arrange(page.evidence, page.assessed,"
+        "{ ...Table.EMPTY, assertion: value('assertion'), reason: value('reason'),"
         "belief: value('belief'), truth: value('truth'), right: right() },"
         "document.getElementById('order').value);"
         "function value(name) { const v = document.getElementById('filter-' + name).value;"

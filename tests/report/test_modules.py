@@ -49,7 +49,7 @@ def test_modules_export_what_the_browsers_own_loader_says(digits_page, browser, 
         "([path, exported]) => [path, Object.keys(exported).sort()]))"
     )
     assert set(found) == {path.relative_to(STATIC).as_posix() for path in STATIC.rglob("*.js")}
-    assert page.run("return Object.keys(Registry.RULES)") == [
+    assert page.run("return Object.keys(Rules.RULES)") == [
         name for name, rule in RULES.items() if has_mirror(rule)
     ]
     paths = sorted(set(found) - {"main.js"})  # which would start a page

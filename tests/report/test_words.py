@@ -61,8 +61,8 @@ def test_a_certificate_for_other_neighborhoods_does_not_count(assessed, selectio
     assessment, y_true = assessed()
     selection = selection_for(assessment, certificate)
     other = assessment.under(dict.fromkeys(assessment.evidence, Ball(0.81)))
-    assert holds_here(assessment.neighborhoods, selection)
-    assert not holds_here(other.neighborhoods, selection)
+    assert holds_here(assessment, selection)
+    assert not holds_here(other, selection)
     assert "for other neighborhoods" in words(other, y_true, selection)
 
 

@@ -149,7 +149,7 @@ def test_the_script_holds_no_module_that_the_page_does_not_use():
     held = set(re.findall(r'^modules\["(.+?)"\] = ', script, re.M))
     assert {f"service/static/{path.name}" for path in STATIC.glob("*.js")} <= held
     assert held - {f"service/static/{path.name}" for path in STATIC.glob("*.js")} == {
-        "report/static/dom.js", "report/static/assertions.js",
+        "report/static/dom.js",
     }  # fmt: skip
 
 

@@ -409,7 +409,10 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "no neighborhoods yet: call tune(X_val, y_val), or give rule=Ball(0.5), say (fit "
                 "tunes only a scikit-learn classifier that it trains itself, not a fitted one)"
             )
-        gathers, least = as_flag(evidence, "evidence"), as_whole(k, "k", "be a whole number >= 0")
+        gathers, least = (
+            as_flag(evidence, "evidence"),
+            as_whole(k, "k", "be a whole number >= 0", 0),
+        )
         samples = read(self, plan.model, X, layers=plan.layers)
         seen, gathered, decisions = find(plan, samples, least, gathers or least > 0, self.progress)
         selection = plan.selection or plan.given

@@ -168,7 +168,7 @@ class DriftAlarm:
         self.rate = as_real(rate, "rate", "lie between 0 and 1", lambda number: 0 < number < 1)
         self._watching = Detectors(as_names(classes), as_names(layers))
         self._thresholds = self._watching.thresholds(self.rate)
-        self._generator = np.random.default_rng(_as_seed(seed))
+        self._generator = np.random.default_rng(as_whole(seed, "seed", "be a whole number >= 0", 0))
         self._lock = Lock()
         self._resets = 0
         self._reference: Ints = np.zeros((self._watching.n_pools, N_BINS), dtype=np.int64)
@@ -324,13 +324,6 @@ class DriftAlarm:
             setattr(alarm, f"_{key}", array_from_text(found[key], fresh, key))
         alarm._rang = _check_rang(found["rang"], alarm._rang_at)
         return alarm
-
-
-def _as_seed(seed: Any) -> int:
-    number = as_whole(seed, "seed", "be a whole number >= 0")
-    if number < 0:
-        raise InputError(f"seed must be a whole number >= 0; got {number}")
-    return number
 
 
 def _check_rang(rang: Any, rang_at: Ints) -> list[tuple[int, float]]:

@@ -27,7 +27,7 @@ INDEX_BYTES = 12  # about what an entry in the page's list of pictures takes whe
 Key = tuple[str, int]  # ("sample", its position in the page) or ("training", its row)
 
 
-def compress(data: bytes) -> str:
+def compress(data: bytes | bytearray) -> str:
     """Bytes as gzip in base64; the same bytes always give the same text."""
     return base64.b64encode(gzip.compress(data, compresslevel=6, mtime=0)).decode("ascii")
 
@@ -46,8 +46,7 @@ class Album:
         self.names: dict[tuple[str, ...], int] = {}
         self.full = False
         self._places: dict[Key, int] = {}
-        self._open: list[bytes] = []
-        self._open_bytes = 0
+        self._open = bytearray()
 
     def add(self, key: Key, samples: Any, row: int, renderer: Renderer | None) -> None:
         """Draw one of the samples, if it exists and there is still room."""
@@ -57,20 +56,18 @@ class Album:
         if sample is None:
             return
         kind, first, second, data = self._encode(picture_of(sample, renderer))
-        offset = self._open_bytes
         self._places[key] = len(self.entries)
-        self.entries.append((kind, first, second, len(self.parts), offset, len(data)))
-        self._open.append(data)
-        self._open_bytes += len(data)
-        if offset + len(data) >= PART_BYTES:
+        self.entries.append((kind, first, second, len(self.parts), len(self._open), len(data)))
+        self._open += data
+        if len(self._open) >= PART_BYTES:
             self.close_part()
 
     def close_part(self) -> None:
         """Compress what came since the last part; drop it if there is no room."""
         if not self._open:
             return
-        self.parts.append(compress(b"".join(self._open)))
-        self._open, self._open_bytes = [], 0
+        self.parts.append(compress(self._open))
+        self._open = bytearray()
         if sum(map(len, self.parts)) + INDEX_BYTES * len(self.entries) > self.budget:
             self.drop_part()
 
@@ -81,17 +78,18 @@ class Album:
         self.entries = [entry for entry in self.entries if entry[3] < len(self.parts)]
         self._places = {k: at for k, at in self._places.items() if at < len(self.entries)}
 
-    def place(self, key: Key) -> int:
-        """The position of a picture in `entries`; -1 for none."""
-        return self._places.get(key, -1)
-
-    def training_rows(self) -> list[int]:
-        """The training rows that have a picture."""
-        return [row for kind, row in self._places if kind == "training"]
-
-    def index(self) -> Ints:
-        """`entries` as an array of shape (n_pictures, 6)."""
-        return np.array(self.entries, dtype=np.int64).reshape(-1, 6)
+    def columns(self, n_samples: int) -> dict[str, NDArray[Any]]:
+        """The entries, and the places in them of samples and training rows; -1 for no picture."""
+        rows = [row for kind, row in self._places if kind == "training"]
+        samples = [self._places.get(("sample", at), -1) for at in range(n_samples)]
+        return {
+            "pictures": np.array(self.entries, dtype=np.int32).reshape(-1, 6),
+            "samplePictures": np.array(samples, dtype=np.int32),
+            "trainingRows": np.array(rows, dtype=np.int64),
+            "trainingPictures": np.array(
+                [self._places["training", row] for row in rows], dtype=np.int32
+            ),
+        }
 
     def _encode(self, picture: Picture) -> tuple[int, int, int, bytes]:
         if isinstance(picture, Image):

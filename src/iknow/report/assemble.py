@@ -41,12 +41,11 @@ def assemble(
     album: Album,
 ) -> str:
     """The whole page. prose: markup by the name of its place in page.html."""
-    pictures = _picture_columns(album, facts["n"])
+    pictures = album.columns(facts["n"])
     arrays, packed = pack_arrays({**columns, **pictures})
     n_pictured = int((pictures["samplePictures"] >= 0).sum())
     style = read_style()
-    modules = {path.relative_to(STATIC).as_posix(): path for path in STATIC.rglob("*.js")}
-    script = bundle({name: path.read_text("utf-8") for name, path in modules.items()}, "main.js")
+    script = bundle({path.name: path.read_text("utf-8") for path in STATIC.glob("*.js")}, "main.js")
     parts = {
         **prose,
         "pictured": paragraphs(describe_pictures(n_pictured, facts["n"])),
@@ -60,26 +59,22 @@ def assemble(
             for place, part in enumerate(album.parts)
         ),
     }
-    # One pass: what is inserted is not searched again.
-    return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], _read("page.html"))
+    return fill_template("page.html", parts)
 
 
-def _picture_columns(album: Album, n_samples: int) -> dict[str, NDArray[Any]]:
-    """The positions of the pictures of samples and training rows; -1 for a sample without one."""
-    training = album.training_rows()
-    places = [album.place(("training", row)) for row in training]
-    samples = [album.place(("sample", at)) for at in range(n_samples)]
-    return {
-        "pictures": album.index().astype(np.int32),
-        "samplePictures": np.array(samples, dtype=np.int32),
-        "trainingRows": np.array(training, dtype=np.int64),
-        "trainingPictures": np.array(places, dtype=np.int32),
-    }
+def fill_template(template: str, parts: Mapping[str, str]) -> str:
+    """A page from its template, in one pass: what is inserted is not searched again."""
+    return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], _read(template))
 
 
 def read_style() -> str:
     """The style sheet of every page."""
-    return _colors() + _read("page.css")
+    shades = (  # of the assertions, under names for the style sheet to choose from
+        f"--{assertion.name.lower()}-{on.replace('_', '-')}: {shade}; "
+        for assertion, colors in SHADES.items()
+        for on, shade in colors._asdict().items()
+    )
+    return f":root {{ {''.join(shades)}}}\n{_read('page.css')}"
 
 
 def style_policy(style: str) -> str:
@@ -88,16 +83,6 @@ def style_policy(style: str) -> str:
         "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; "
         f"style-src {_fingerprint(style)}"
     )
-
-
-def _colors() -> str:
-    """The colors of the assertions, under names for the style sheet to choose from."""
-    shades = (
-        f"--{assertion.name.lower()}-{on.replace('_', '-')}: {shade}; "
-        for assertion, colors in SHADES.items()
-        for on, shade in colors._asdict().items()
-    )
-    return f":root {{ {''.join(shades)}}}\n"
 
 
 def _read(name: str) -> str:

@@ -1,30 +1,26 @@
 """Columns: which samples the page holds, and their evidence as its algebra reads it.
 
-static/layer.js says why this evidence is enough.
+static/layer.js says why this evidence is enough. For each layer and sample: the nearest training
+samples of the believed class and of the two nearest other classes, their distances, and how many
+neighbors are nearer. With a quorum it is the samples that complete it, as `iknow.core.quorum`
+weighs evidence for every rule, and those before to show.
 
-For each layer and sample: the nearest training samples of the believed class and of the two nearest
-other classes, their distances, and how many neighbors are nearer. With a quorum it is the samples
-that complete it, as `iknow.core.quorum` weighs evidence for every rule, and those before to show.
+The page moves a rule by its mirror in static/rules.js. A user's own rule has none: the page shows
+what Python found for it, and offers no slider.
 
-The page moves a rule by its mirror in static/rules. A user's own rule has none: the page shows what
-Python found for it, and offers no slider.
-
-The distances in the page are those that decide. To name
-all samples of a quorum it needs the ones before, and to certify robustness the distances with the
-sides of the quorum exchanged.
+The distances in the page are those that decide. To name all samples of a quorum it needs the ones
+before, and to certify robustness the distances with the sides of the quorum exchanged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from iknow.core.arrays import Bools, Floats, Ints
+from iknow.core.arrays import Bools, Ints
 from iknow.core.assertion import Assertion, may_be_known
 from iknow.core.evidence import NO_EXEMPLAR, Evidence
 from iknow.core.quorum import ONE, Quorum, Weighed, weigh
@@ -33,9 +29,9 @@ from iknow.core.rule import NO_REACH, Rule, promise_of
 from iknow.core.slack import find_margins
 from iknow.core.support import find_support
 from iknow.core.text import name
-from iknow.core.text import name as shown_name
-from iknow.errors import InputError
 from iknow.explain.assessment import Assessment
+
+Columns = dict[str, NDArray[Any]]
 
 MOST_EXTRAS = 300  # wrong IKs shown although they were not drawn: as many as a person can inspect
 
@@ -62,51 +58,40 @@ class Chosen:
 
 
 def choose_samples(
-    assessment: Assessment, wrong: Bools | None, most: int, rng: np.random.Generator
+    assessment: Assessment, wrong: Bools, most: int, rng: np.random.Generator
 ) -> Chosen:
     """All samples, or `most` of them drawn at random, plus the wrong IKs that were not drawn.
 
-    wrong: mask of shape (n,) of the wrong beliefs, if the truth is known.
+    wrong: mask of shape (n,) of the beliefs that are known to be wrong.
     """
-    if most < 1:
-        raise InputError(f"a report must hold at least one sample; got room for {most}")
     n = len(assessment)
     if n <= most:
         return Chosen(np.arange(n), np.ones(n, dtype=bool), n)
     drawn = np.zeros(n, dtype=bool)
     drawn[rng.choice(n, most, replace=False)] = True
-    extra = np.zeros(n, dtype=bool)
-    if wrong is not None:
-        missed = np.flatnonzero(wrong & (assessment.assertion == Assertion.IK) & ~drawn)
-        if len(missed) > MOST_EXTRAS:
-            missed = rng.choice(missed, MOST_EXTRAS, replace=False)
-        extra[missed] = True
-    rows = np.flatnonzero(drawn | extra)
+    missed = np.flatnonzero(wrong & (assessment.assertion == Assertion.IK) & ~drawn)
+    if len(missed) > MOST_EXTRAS:
+        missed = rng.choice(missed, MOST_EXTRAS, replace=False)
+    rows = np.union1d(np.flatnonzero(drawn), missed)
     return Chosen(rows, drawn[rows], n)
 
 
-def order_for_pictures(assessment: Assessment, rows: Ints, wrong: Bools | None) -> Ints:
+def order_for_pictures(assessment: Assessment, rows: Ints, wrong: Bools) -> Ints:
     """Positions in `rows`, of shape (m,): wrong IKs, other wrong beliefs, then closest calls."""
     closeness = np.abs(assessment.margin[rows])
-    if wrong is None:
-        return np.argsort(closeness, kind="stable")
     known = assessment.assertion[rows] == Assertion.IK
     rank = np.where(wrong[rows] & known, 0, np.where(wrong[rows], 1, 2))
     order: Ints = np.lexsort((closeness, rank))
     return order
 
 
-MIRRORS = {path.stem for path in (Path(__file__).parent / "static" / "rules").glob("*.js")}
-
-
 def has_mirror(rule: type[Rule]) -> bool:
-    """Whether a rule of iknow has its file in static/rules; a subclass elsewhere has none."""
-    package, _, _ = rule.__module__.rpartition(".")
-    return package == "iknow.rules" and rule.command_name().replace("-", "_") in MIRRORS
+    """Whether static/rules.js has the rule: all of iknow's own, and no subclass elsewhere."""
+    return rule.__module__.rpartition(".")[0] == "iknow.rules"
 
 
 def describe_setting(rule: Rule) -> dict[str, Any]:
-    """A rule and its parameters for static/rules/registry.js."""
+    """A rule and its parameters for static/rules.js."""
     setting: dict[str, Any] = {"rule": type(rule).__name__}
     if not has_mirror(type(rule)):
         return setting | {"text": name(repr(rule)), "quorum": rule.quorum}
@@ -115,8 +100,8 @@ def describe_setting(rule: Rule) -> dict[str, Any]:
 
 def find_fixed(
     evidence: Evidence, rule: Rule, belief: Ints, movement: Movement, codes: Ints
-) -> dict[str, NDArray[Any]]:
-    """What the page cannot find itself: the columns that static/rules/fixed.js reads.
+) -> Columns:
+    """What the page cannot find itself: the columns that `Fixed` in static/rules.js reads.
 
     codes: the classes in the page's columns, of shape (n, width); -1 for none.
     """
@@ -125,10 +110,9 @@ def find_fixed(
     reach = np.broadcast_to(reach.reshape(len(evidence), -1), evidence.class_distances.shape)
     limit = promise_of(rule, "empty_beyond")  # as for margins: inf is no limit
     shown = np.where(reach == NO_REACH, NO_REACH if np.isinf(limit) else limit, reach)
+    within = find_support(weighed, rule, belief)[samples, codes] & (codes >= 0)
     return {
-        "within": (find_support(weighed, rule, belief)[samples, codes] & (codes >= 0)).astype(
-            np.uint8
-        ),
+        "within": within.astype(np.uint8),
         "reach": shown[samples, codes].astype(np.float64),
         "none": (reach == NO_REACH).all(axis=1).astype(np.uint8),
         "margin": find_margins(weighed, rule, belief).astype(np.float64),
@@ -180,8 +164,6 @@ def attack_columns(evidence: Evidence, rule: Rule, codes: Ints) -> Columns:
 
 MOST_NEIGHBORS = 30  # unless a rule needs more: neighbors are most of the page's size
 
-Columns = dict[str, NDArray[Any]]
-
 
 def count_neighbors(evidence: Evidence, rule: Rule) -> int:
     """How many neighbors of each sample the page holds: the largest k it can show."""
@@ -214,23 +196,17 @@ def layer_columns(evidence: Evidence, rule: Rule, belief: Ints) -> Columns:
     distances = np.where(codes < 0, np.inf, evidence.class_distances[samples, codes])
     rows = np.where(codes < 0, NO_EXEMPLAR, evidence.exemplars[samples, codes])
     neighbors = evidence.neighbor_distances[:, : count_neighbors(evidence, rule)]
+    ranks = np.ones(distances.shape, np.uint8 if neighbors.shape[1] < 255 else np.uint16)
+    for neighbor in neighbors.T:  # a rank is 1 + the number of neighbors that are nearer
+        ranks += neighbor[:, None] < distances
     return {
         "distances": distances.astype(np.float64),
         "codes": codes.astype(np.int32),
         "rows": rows.astype(np.int64),  # users may number samples by the ids of a database
-        "ranks": _ranks(distances, neighbors),
+        "ranks": ranks,
         "neighbors": neighbors.astype(np.float32),
         **nearer_columns(whole, rule.quorum, codes),
     }
-
-
-def _ranks(distances: Floats, neighbors: Floats) -> NDArray[Any]:
-    """1 + the number of neighbors that are nearer, of the shape of `distances`."""
-    n_neighbors = neighbors.shape[1]
-    ranks = np.ones(distances.shape, np.uint8 if n_neighbors < 255 else np.uint16)
-    for k in range(n_neighbors):
-        ranks += neighbors[:, k, None] < distances
-    return ranks
 
 
 def sample_columns(
@@ -262,17 +238,20 @@ def sample_columns(
 
 def describe_layers(assessment: Assessment) -> list[dict[str, Any]]:
     """Name, setting and sizes of each layer."""
-    return [
-        {
-            "name": shown_name(name),
-            "setting": describe_setting(assessment.neighborhoods[name]),
-            "width": 1 + count_others(evidence[:1], assessment.neighborhoods[name]),
-            "nNeighbors": count_neighbors(evidence, assessment.neighborhoods[name]),
-            "nHeld": evidence.n_neighbors,
-            "lipschitz": movement_of(assessment, name).lipschitz,
-        }
-        for name, evidence in assessment.weighed.items()
-    ]
+    layers = []
+    for layer, evidence in assessment.weighed.items():
+        rule = assessment.neighborhoods[layer]
+        layers.append(
+            {
+                "name": name(layer),
+                "setting": describe_setting(rule),
+                "width": 1 + count_others(evidence[:1], rule),
+                "nNeighbors": count_neighbors(evidence, rule),
+                "nHeld": evidence.n_neighbors,
+                "lipschitz": movement_of(assessment, layer).lipschitz,
+            }
+        )
+    return layers
 
 
 def movement_of(assessment: Assessment, layer: str) -> Movement:
@@ -280,20 +259,9 @@ def movement_of(assessment: Assessment, layer: str) -> Movement:
     return assessment.movements[layer] if layer in assessment.movements else Movement(np.inf)
 
 
-def _movement_columns(movement: Movement, rows: Ints) -> Columns:
-    """What rounding takes from each clearance, the distances of bisectors, and each stretch."""
-    if not np.isfinite(movement.lipschitz):
-        return {}
-    part = movement[rows]
-    return {
-        name: np.array(np.broadcast_to(getattr(part, name), len(rows)), dtype=np.float64)
-        for name in ("rounding", "crossing", "stretch")
-    }
-
-
 def gather_columns(
     assessment: Assessment, rows: Ints, counted: Bools, y_true: Ints | None
-) -> Mapping[str, NDArray[Any]]:
+) -> Columns:
     """All columns of some samples; those of the layer at position i are named "i.distances".
 
     rows: which samples, of shape (m,). counted: mask of shape (m,) of those that figures count.
@@ -302,26 +270,29 @@ def gather_columns(
     columns = sample_columns(assessment, rows, counted, y_true)
     belief = assessment.belief_codes[rows]
     for place, (which, evidence) in enumerate(assessment.evidence.items()):
-        rule, movement = assessment.neighborhoods[which], movement_of(assessment, which)
-        part = evidence[rows]
-        layer = layer_columns(part, rule, belief) | _movement_columns(movement, rows)
+        part, rule = evidence[rows], assessment.neighborhoods[which]
+        movement = movement_of(assessment, which)[rows]
+        layer = layer_columns(part, rule, belief)
         if np.isfinite(movement.lipschitz):
+            for each in ("rounding", "crossing", "stretch"):
+                values = np.broadcast_to(getattr(movement, each), len(rows))
+                layer[each] = np.array(values, dtype=np.float64)
             layer |= attack_columns(part, rule, layer["codes"])
         if not has_mirror(type(rule)):
-            layer |= find_fixed(part, rule, belief, movement[rows], layer["codes"])
+            layer |= find_fixed(part, rule, belief, movement, layer["codes"])
         columns |= {f"{place}.{column}": values for column, values in layer.items()}
     return columns
 
 
-def shown_rows(columns: Mapping[str, NDArray[Any]], n_layers: int) -> Ints:
+def shown_rows(columns: Columns, n_layers: int) -> Ints:
     """The training rows that the page shows beside each sample, of shape (m, n_rows); -1 for none.
 
     Those of the believed class and of the nearest other, in every layer, with the deciding first.
     """
-    deciding = [columns[f"{layer}.rows"][:, :2] for layer in range(n_layers)]
-    before = []
+    deciding, before = [], []
     for layer in range(n_layers):
-        nearer, width = columns.get(f"{layer}.nearerRows"), columns[f"{layer}.rows"].shape[1]
+        rows, nearer = columns[f"{layer}.rows"], columns.get(f"{layer}.nearerRows")
+        deciding.append(rows[:, :2])
         if nearer is not None:
-            before.append(nearer[:, : 2 * nearer.shape[1] // width])
+            before.append(nearer[:, : 2 * nearer.shape[1] // rows.shape[1]])
     return np.hstack([*deciding, *before])

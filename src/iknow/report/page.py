@@ -3,36 +3,29 @@
 The evidence is in the page and its algebra is small, so the page itself can answer what another
 radius would do. Data never becomes markup: labels and samples travel as JSON and numbers and are
 shown as text. A content security policy lets only the page's own script run, and nothing load.
-
-A page names all of a few classes.
-Of very many it names and numbers only those that occur in it: a hundred thousand names that nothing
-uses would leave no room for samples.
 """
 
 from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from iknow.core.arrays import Bools, Ints, Labels
-from iknow.core.assertion import Assertion
+from iknow.core.arrays import Ints
 from iknow.core.codes import positions_of
 from iknow.core.text import name, shown
 from iknow.errors import InputError
 from iknow.evaluation.comparison import Comparison
-from iknow.evaluation.metrics import Evaluation, evaluate
+from iknow.evaluation.metrics import evaluate
 from iknow.explain.assessment import Assessment
 from iknow.explain.picture import Renderer
 from iknow.report import words
 from iknow.report.album import Album, fill_album
-from iknow.report.assemble import assemble
+from iknow.report.assemble import assemble, fill_template, read_style, style_policy
 from iknow.report.columns import (
-    Chosen,
+    Columns,
     bytes_per_sample,
     choose_samples,
     describe_layers,
@@ -41,7 +34,6 @@ from iknow.report.columns import (
     order_for_pictures,
     shown_rows,
 )
-from iknow.report.comparison import comparison_section
 from iknow.report.words import chosen_level, describe_certificate, holds_here
 from iknow.selection import Selection
 from iknow.version import __version__
@@ -49,36 +41,21 @@ from iknow.version import __version__
 ALL_NAMED = 1_000  # up to this many classes, all are named, whether they occur or not
 
 
-@dataclass(frozen=True, eq=False)
-class Named:
-    """The classes in the page, as codes among all, ascending.
+def name_classes(columns: Columns, n_classes: int) -> tuple[Ints, Columns]:
+    """The codes of the classes to name, and the columns with positions among these; -1 stays -1.
 
-    classes: those that the model can say. true_classes: these, then true ones that it cannot.
+    A page names all of a few classes. Of very many it names and numbers only those that occur in
+    it: a hundred thousand names that nothing uses would leave no room for samples.
     """
-
-    classes: Ints
-    true_classes: Ints
-
-
-def find_named(columns: Mapping[str, NDArray[Any]], n_classes: int, n_true: int) -> Named:
-    """The classes to name, out of `n_true`. The first `n_classes` are those a model can say."""
-    if n_true <= ALL_NAMED:
-        return Named(np.arange(n_classes), np.arange(n_true))
-    found = np.unique(np.concatenate([columns[key].ravel() for key in _with_codes(columns)]))
-    return Named(found[(found >= 0) & (found < n_classes)], found[found >= 0])
-
-
-def rename_columns(columns: dict[str, NDArray[Any]], named: Named) -> dict[str, NDArray[Any]]:
-    """The columns with classes as positions among the named ones; -1 stays -1."""
-    renamed = {key: columns[key] for key in _with_codes(columns)}
-    for key, codes in renamed.items():
-        places = np.searchsorted(named.true_classes, codes)
-        renamed[key] = np.where(codes < 0, -1, places).astype(np.int32)
-    return columns | renamed
-
-
-def _with_codes(columns: Mapping[str, NDArray[Any]]) -> list[str]:
-    return [key for key in columns if key in ("belief", "truth") or key.endswith(".codes")]
+    coded = {k: v for k, v in columns.items() if k in ("belief", "truth") or k.endswith(".codes")}
+    named = np.arange(n_classes)
+    if n_classes > ALL_NAMED:
+        found = np.unique(np.concatenate([codes.ravel() for codes in coded.values()]))
+        named = found[found >= 0]
+    for key, codes in coded.items():
+        places = np.where(codes < 0, -1, np.searchsorted(named, codes))
+        coded[key] = places.astype(np.int32)
+    return named, columns | coded
 
 
 USUAL_NEIGHBORS = 20  # to assess with for a report: the slider for k ends here
@@ -127,23 +104,36 @@ def make_report(
     y_true = assessment.y_true if y_true is None else y_true
     report = None if y_true is None else evaluate(assessment, y_true)
     codes = None if report is None else positions_of(report.y_true, report.true_classes)
-    wrong: Bools | None = None
-    if codes is not None:  # a belief that is absent is not wrong
-        wrong = assessment.answered & (assessment.belief_codes != codes)
+    # A belief that is absent is not wrong, and without the truth none is known to be.
+    truth = assessment.belief_codes if codes is None else codes
+    wrong = assessment.answered & (assessment.belief_codes != truth)
     room = int(EVIDENCE_SHARE * max_bytes * 3 / 4 / bytes_per_sample(assessment))
     most = min(max_samples, max(room, 1))
     chosen = choose_samples(assessment, wrong, most, np.random.default_rng(random_state))
-    columns = dict(gather_columns(assessment, chosen.rows, chosen.counted, codes))
+    columns = gather_columns(assessment, chosen.rows, chosen.counted, codes)
+    # Those that a model can say come first.
     true_classes = assessment.classes if report is None else report.true_classes
-    named = find_named(columns, len(assessment.classes), len(true_classes))
-    columns = rename_columns(columns, named)
-    facts = _facts(assessment, report, chosen, selection, named)
-    wrong_known = 0 if report is None else report.wrong(Assertion.IK)
+    named, columns = name_classes(columns, len(true_classes))
+    names = [name(label) for label in true_classes[named].tolist()]
+    facts = {  # what the page's script has to know besides the columns
+        "classes": names[: int((named < len(assessment.classes)).sum())],
+        "trueClasses": None if report is None else names,
+        "layers": describe_layers(assessment),
+        "voices": list(map(name, assessment.answers.voices)),  # as the column `weakest` has them
+        "level": chosen_level(assessment, selection),
+        "nSamples": len(assessment),
+        "n": len(chosen.rows),
+        "sampled": chosen.n_counted < chosen.n_samples,
+        "certified": holds_here(assessment, selection),
+        "knowsRobustness": any(
+            np.isfinite(movement_of(assessment, layer).lipschitz) for layer in assessment.evidence
+        ),
+    }
     prose = {
         "title": html.escape(name(title or "What the classifier knows")),
         "version": html.escape(__version__),
         "summary": words.paragraphs(words.summarise(assessment, report)),
-        "sampling": words.paragraphs(words.describe_sample(chosen, wrong_known)),
+        "sampling": words.paragraphs(words.describe_sample(chosen, report)),
         "certified": words.paragraphs(describe_certificate(assessment, report, selection)),
         "notes": words.paragraphs(notes),
         "comparison": comparison_section(comparison),
@@ -184,30 +174,43 @@ def _check(assessment: Any, samples: Any, max_samples: int) -> None:
         )
 
 
-def _facts(
-    assessment: Assessment,
-    report: Evaluation | None,
-    chosen: Chosen,
-    selection: Selection | None,
-    named: Named,
-) -> dict[str, Any]:
-    """What the page's script has to know besides the columns."""
-    true = None if report is None else _texts(report.true_classes, named.true_classes)
-    return {
-        "classes": _texts(assessment.classes, named.classes),
-        "trueClasses": true,
-        "layers": describe_layers(assessment),
-        "voices": list(map(name, assessment.answers.voices)),  # as the column `weakest` has them
-        "level": chosen_level(assessment, selection),
-        "nSamples": len(assessment),
-        "n": len(chosen.rows),
-        "sampled": chosen.n_counted < chosen.n_samples,
-        "certified": holds_here(assessment.neighborhoods, selection),
-        "knowsRobustness": any(
-            np.isfinite(movement_of(assessment, layer).lipschitz) for layer in assessment.evidence
-        ),
+def make_comparison_page(comparison: Comparison, *, title: str | None = None) -> str:
+    """Make a comparison into one self-contained HTML page.
+
+    Args:
+        comparison: What `compare` returned.
+        title: Title of the page.
+
+    Examples:
+        >>> make_comparison_page(comparison)[:15]
+        '<!doctype html>'
+    """
+    style = read_style()
+    parts = {
+        "policy": style_policy(style),
+        "version": html.escape(__version__),
+        "title": html.escape(name(title or "iknow and its peers")),
+        "style": style,
+        "section": comparison_section(comparison),
     }
+    return fill_template("comparison.html", parts)
 
 
-def _texts(labels: Labels, codes: Ints) -> list[str]:
-    return [name(label) for label in labels[codes].tolist()]
+def comparison_section(comparison: Comparison | None) -> str:
+    """The section of the report; nothing without a comparison."""
+    if comparison is None:
+        return ""
+    return (
+        '<section class="card" id="comparison" aria-labelledby="comparison-title">'
+        f'<h2 id="comparison-title">Beside other methods</h2>{comparison.to_html(_table)}</section>'
+    )
+
+
+def _table(headings: list[str], rows: list[list[str]]) -> str:
+    """A table with classes and no styles, as the page's policy lets only its style sheet apply."""
+    top = "".join(f'<th scope="col">{html.escape(each)}</th>' for each in headings)
+    body = "".join(
+        f'<tr><th scope="row">{method}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
+        for method, *cells in rows
+    )
+    return f'<div class="compared"><table><tr>{top}</tr>{body}</table></div>'

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from iknow.cards import MEANINGS
 from iknow.core.assertion import Assertion
-from iknow.core.rule import Rule
 from iknow.core.text import name, percent, visible
 from iknow.evaluation.metrics import Evaluation
 from iknow.explain.assessment import Assessment
 from iknow.report.columns import Chosen
 from iknow.selection import Selection
-from iknow.selection.selection import Certificate
 
 
 def paragraphs(sentences: Sequence[str]) -> str:
@@ -39,20 +37,18 @@ def summarise(assessment: Assessment, report: Evaluation | None) -> list[str]:
         )
     if report is None:
         sentences.append("The true labels were not given, so nothing is said about accuracy.")
-        return sentences
-    wrong = report.wrong(Assertion.IK)
-    if counts[Assertion.IK]:
+    elif counts[Assertion.IK]:
         sentences.append(
-            f"Where it knows, it is right in {percent(report.a_ik)} of cases ({wrong:,} wrong); "
-            f"elsewhere in {percent(report.a_not_ik)}; overall in "
-            f"{percent(report.overall_accuracy)}."
+            f"Where it knows, it is right in {percent(report.a_ik)} of cases "
+            f"({report.wrong(Assertion.IK):,} wrong); elsewhere in {percent(report.a_not_ik)}; "
+            f"overall in {percent(report.overall_accuracy)}."
         )
     else:
         sentences.append(f"The model is right in {percent(report.overall_accuracy)} of cases.")
     return sentences
 
 
-def describe_sample(chosen: Chosen, n_wrong_known: int) -> list[str]:
+def describe_sample(chosen: Chosen, report: Evaluation | None) -> list[str]:
     """Says so if the page does not hold all samples."""
     if chosen.n_counted == chosen.n_samples:
         return []
@@ -60,10 +56,10 @@ def describe_sample(chosen: Chosen, n_wrong_known: int) -> list[str]:
         f"This page holds {chosen.n_counted:,} of {chosen.n_samples:,} samples, drawn at random: "
         "the sliders, figures, plots and table cover these. The sentences above count all samples."
     )
-    if chosen.n_extra:
+    if report is not None and chosen.n_extra:
         words += (
-            f" Of the {n_wrong_known:,} wrong IKs, {chosen.n_extra:,} that were not drawn are in "
-            "the table as well; no figure counts them."
+            f" Of the {report.wrong(Assertion.IK):,} wrong IKs, {chosen.n_extra:,} that were not "
+            "drawn are in the table as well; no figure counts them."
         )
     return [words]
 
@@ -86,28 +82,29 @@ def describe_certificate(
     assessment: Assessment, report: Evaluation | None, selection: Selection | None
 ) -> list[str]:
     """What was certified about accuracy and about changes of the input, and what was not."""
-    accuracy = _about_accuracy(assessment.neighborhoods, report, selection)
+    accuracy = _about_accuracy(assessment, report, selection)
     path = [] if selection is None else _about_path(assessment, selection)
     return [*accuracy, *path, _about_inputs(assessment), *_about_training(assessment)]
 
 
 def chosen_level(assessment: Assessment, selection: Selection | None) -> float | None:
     """The level from which on samples are IK, if these neighborhoods were chosen by it."""
-    same = selection is not None and dict(selection.neighborhoods) == dict(assessment.neighborhoods)
-    return selection.level if selection is not None and same and assessment.levels else None
+    if selection is None or not assessment.levels or not _chose(selection, assessment):
+        return None
+    return selection.level
 
 
-def holds_here(neighborhoods: Mapping[str, Rule], selection: Selection | None) -> bool:
-    """Whether there is a certificate for these neighborhoods."""
-    return (
-        selection is not None
-        and selection.is_certified
-        and dict(selection.neighborhoods) == dict(neighborhoods)
-    )
+def holds_here(assessment: Assessment, selection: Selection | None) -> bool:
+    """Whether there is a certificate for the neighborhoods of this assessment."""
+    return selection is not None and selection.is_certified and _chose(selection, assessment)
+
+
+def _chose(selection: Selection, assessment: Assessment) -> bool:
+    return dict(selection.neighborhoods) == dict(assessment.neighborhoods)
 
 
 def _about_accuracy(
-    neighborhoods: Mapping[str, Rule], report: Evaluation | None, selection: Selection | None
+    assessment: Assessment, report: Evaluation | None, selection: Selection | None
 ) -> list[str]:
     if selection is None:
         return [
@@ -128,31 +125,11 @@ def _about_accuracy(
             f"No accuracy is certified any longer: the evidence has changed, {selection.stale}. "
             "Recertify the classifier."
         ]
-    if not holds_here(neighborhoods, selection):
+    if not _chose(selection, assessment):
         return [
             "No accuracy is certified: a certificate was given, but for other neighborhoods than "
             "those of this report."
         ]
-    return [*_promise(certificate), *_compare(certificate, report)]
-
-
-def _about_path(assessment: Assessment, selection: Selection) -> list[str]:
-    """What levels promise, what could not be promised, and which layers have no say."""
-    sentences = [
-        f"Layer {name(each)} is left out: {why}." for each, why in selection.left_out.items()
-    ]
-    if selection.note:
-        sentences.append(f"What was asked for could not be certified: {selection.note}.")
-    on_path = chosen_level(assessment, selection) is not None
-    if selection.false_alarm is not None and not selection.stale and on_path:
-        sentences.append(
-            "Certified, whatever the labels: an ordinary sample, drawn as the reference samples "
-            f"were, is not IK with a probability of at most {percent(selection.false_alarm)}."
-        )
-    return sentences
-
-
-def _promise(certificate: Certificate) -> list[str]:
     of_class = "" if certificate.by_class is None else " of each class"
     sentences = [
         f"Certified: at least {percent(certificate.accuracy)} of the IK predictions{of_class} are "
@@ -175,18 +152,30 @@ def _promise(certificate: Certificate) -> list[str]:
             f"Lower bounds by class: {bounds}{f', and {more:,} more' if more > 0 else ''}. "
             "Beliefs in any other class are never IK."
         )
+    if report is not None and not np.isnan(report.a_ik):
+        less = (
+            ", less than certified: these may not be samples like those it was certified on, or it "
+            "is chance"
+        )
+        here = f"On the samples of this report it is {percent(report.a_ik)}"
+        sentences.append(f"{here}{less if report.a_ik < certificate.accuracy else ''}.")
     return sentences
 
 
-def _compare(certificate: Certificate, report: Evaluation | None) -> list[str]:
-    if report is None or np.isnan(report.a_ik):
-        return []
-    less = (
-        ", less than certified: these may not be samples like those it was certified on, or it is "
-        "chance"
-    )
-    here = f"On the samples of this report it is {percent(report.a_ik)}"
-    return [f"{here}{less if report.a_ik < certificate.accuracy else ''}."]
+def _about_path(assessment: Assessment, selection: Selection) -> list[str]:
+    """What levels promise, what could not be promised, and which layers have no say."""
+    sentences = [
+        f"Layer {name(each)} is left out: {why}." for each, why in selection.left_out.items()
+    ]
+    if selection.note:
+        sentences.append(f"What was asked for could not be certified: {selection.note}.")
+    on_path = chosen_level(assessment, selection) is not None
+    if selection.false_alarm is not None and not selection.stale and on_path:
+        sentences.append(
+            "Certified, whatever the labels: an ordinary sample, drawn as the reference samples "
+            f"were, is not IK with a probability of at most {percent(selection.false_alarm)}."
+        )
+    return sentences
 
 
 def _about_inputs(assessment: Assessment) -> str:

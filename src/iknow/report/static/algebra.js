@@ -1,19 +1,17 @@
 /* The algebra: evidence and settings → assertions, reasons, margins. No page, only numbers.
 
     layer     as layer.js reads it
-    setting   { rule, and a value for each of its parameters }    rule: as in rules/rule.js
+    setting   { rule, and a value for each of its parameters }    rule: as in rules.js
     evidence  { n, layers, belief, truth, invalid, uncertified, doubted, counted } */
 
-import { ASSERTIONS } from "./assertions.js";
+import { ASSERTIONS } from "./dom.js";
 import { distanceAt } from "./layer.js";
 
-export const REASONS = [
-  "known", "overlap", "disagreement", "extrapolation", "contradiction", "invalid", "uncertified",
-  "doubt",
-];
-const [IDK, IMK, IK] = [0, 1, 2];
+export const REASONS = ["known", "overlap", "disagreement", "extrapolation", "contradiction",
+  "invalid", "uncertified", "doubt"];
+const [IDK, IMK, IK] = ASSERTIONS.keys();
 const [KNOWN, OVERLAP, DISAGREEMENT, EXTRAPOLATION, CONTRADICTION, INVALID, UNCERTIFIED, DOUBT] =
-  [0, 1, 2, 3, 4, 5, 6, 7];
+  REASONS.keys();
 export { ASSERTIONS, IDK, IMK, IK, INVALID, UNCERTIFIED, DOUBT };
 
 /* Does the class in column j have enough samples within reach? */
@@ -90,3 +88,10 @@ export const countAt = ({ pairs, nClasses, columns }, a, said, was) =>
 export const pairsOf = ({ pairs, nClasses, columns }, a) => [...pairs]
   .filter(([key]) => Math.floor(key / (columns * nClasses)) === a)
   .map(([key, n]) => ({ said: Math.floor(key / columns) % nClasses, was: key % columns, n }));
+
+/* Whether the model is right about a sample; null where it says nothing. */
+export const isRight = (evidence, i) =>
+  (evidence.belief[i] < 0 ? null : evidence.truth[i] === evidence.belief[i]);
+export const isWrong = (evidence, i) => evidence.truth !== null && isRight(evidence, i) === false;
+export const wrongIk = (evidence, assessed, i) =>
+  assessed.assertion[i] === IK && isWrong(evidence, i);

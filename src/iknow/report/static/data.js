@@ -1,7 +1,7 @@
 /* The data in the page: compressed arrays → the evidence that the algebra reads. */
 
 import { byId } from "./dom.js";
-import { readSetting } from "./rules/registry.js";
+import { readSetting } from "./rules.js";
 
 const TYPES = { Float64Array, Float32Array, BigInt64Array, Int32Array, Uint16Array, Uint8Array };
 
@@ -14,17 +14,10 @@ export async function bytesOf(id) {
   return new Response(stream).arrayBuffer();
 }
 
-/** @returns {Layer} */
-function readLayer(layer, place, column) {
-  const columns = ["distances", "codes", "rows", "ranks", "neighbors", "rounding", "crossing",
-    "stretch", "attack", "nearerRows", "nearerDistances", "within", "reach", "none", "margin",
-    "robust"];
-  /** @type {any} */
-  const arrays = Object.fromEntries(columns.map((name) => [name, column(`${place}.${name}`)]));
-  const { name, width, nNeighbors, nHeld } = layer;
-  return { name, width, nNeighbors, nHeld, lipschitz: Number(layer.lipschitz),
-    given: readSetting(layer.setting), ...arrays };
-}
+const OF_LAYERS = ["distances", "codes", "rows", "ranks", "neighbors", "rounding", "crossing",
+  "stretch", "attack", "nearerRows", "nearerDistances", "within", "reach", "none", "margin", "robust"];
+const OF_SAMPLES = ["index", "counted", "belief", "truth", "invalid", "uncertified", "doubted", "score",
+  "removals", "removalsExact", "changes", "level", "weakest"];
 
 /* { facts, evidence, album }, as algebra.js, table.js and pictures.js expect them. */
 export async function read() {
@@ -38,9 +31,11 @@ export async function read() {
     const entry = facts.arrays[name];
     return entry ? new TYPES[entry.type](buffer, entry.offset, entry.length) : null;
   };
-  const evidence = { n: facts.n, layers: facts.layers.map((l, i) => readLayer(l, i, column)) };
-  for (const name of ["index", "counted", "belief", "truth", "invalid", "uncertified", "doubted",
-    "score", "removals", "removalsExact", "changes", "level", "weakest"]) evidence[name] = column(name);
+  const columns = (names, place = "") =>
+    Object.fromEntries(names.map((name) => [name, column(place + name)]));
+  const layers = facts.layers.map(({ setting, lipschitz, ...layer }, l) => ({ ...layer,
+    lipschitz: Number(lipschitz), given: readSetting(setting), ...columns(OF_LAYERS, `${l}.`) }));
+  const evidence = { n: facts.n, layers, ...columns(OF_SAMPLES) };
   const rows = column("trainingRows"), places = column("trainingPictures");
   const training = new Map(Array.from(rows, (row, at) => [row, places[at]]));
   const album = {

@@ -1,13 +1,80 @@
 /* The detail pane: one sample beside the training samples for and against it. */
 
 import * as Algebra from "./algebra.js";
-import { h, byId, badge, label, short } from "./dom.js";
-import * as Order from "./order.js";
-import { PARAMETERS } from "./parameters.js";
+import { h, badge, brief, byId, label, short, svg } from "./dom.js";
 import * as Pictures from "./pictures.js";
-import * as Ruler from "./ruler.js";
-import * as Slack from "./slack.js";
+import { PARAMETERS } from "./settings.js";
 import * as Words from "./words.js";
+
+const [WIDTH, LEFT, RIGHT, BASE] = [400, 12, 12, 46];
+
+function mark(x, candidate) {
+  const side = x > WIDTH * 0.72 ? "end" : x < WIDTH * 0.28 ? "start" : "middle";
+  const shape = candidate.own
+    ? svg("circle", { cx: x, cy: BASE, r: 6.5 })
+    : svg("path", { d: `M${x} ${BASE - 7}l7 7l-7 7l-7-7z` });
+  return svg("g", { class: candidate.own ? "mark for" : "mark against" }, shape,
+    svg("text", { x, y: candidate.own ? BASE - 14 : BASE + 25, "text-anchor": side },
+      `${brief(candidate.label, 14)} ${short(candidate.distance)}`));
+}
+
+/* The samples before one that completes a quorum, small: they do not count alone. */
+const before = (x, { own, nearer }) => nearer.filter(({ distance }) => Number.isFinite(distance))
+  .map(({ distance }) => svg("circle", { class: `before ${own ? "for" : "against"}`,
+    cx: x(distance), cy: BASE, r: 3.5 }));
+
+/* The distances of a sample in one layer on a line, and how far the reach goes. look: what words.js
+says about the layer. */
+function drawRuler(look) {
+  const { own, against, none } = look, { reach } = own;
+  const candidates = [own, against].filter(Words.exists);
+  const values = [...candidates.map((c) => c.distance), reach].filter(Number.isFinite);
+  const most = 1.18 * Math.max(...values, 1e-300);
+  const x = (value) => LEFT + ((WIDTH - LEFT - RIGHT) * Math.max(0, Math.min(value, most))) / most;
+  const end = x(reach);
+  const side = end > WIDTH * 0.75 ? "end" : end < WIDTH * 0.2 ? "start" : "middle";
+  const words = candidates.map((c) => `${c.label} at ${short(c.distance)}`).join(", ");
+  const far = reach === -Infinity ? "no reach" : `${none ? "limit" : "ρ"} ${short(reach)}`;
+  return svg("svg", { class: "ruler", viewBox: `0 0 ${WIDTH} 80`, role: "img",
+    "aria-label": `${far.replace("ρ", "reach")}; ${words}` },
+  svg("rect", { class: none ? "reach none" : "reach", x: LEFT, y: BASE - 9,
+    width: end - LEFT, height: 18, rx: 4 }),
+  svg("line", { class: "axis", x1: LEFT, x2: WIDTH - RIGHT, y1: BASE, y2: BASE }),
+  svg("line", { class: "end", x1: end, x2: end, y1: 16, y2: BASE + 11 }),
+  svg("text", { class: "reach-label", x: end, y: 12, "text-anchor": side }, far),
+  candidates.flatMap((candidate) => before(x, candidate)),
+  candidates.map((candidate) => mark(x(candidate.distance), candidate)));
+}
+
+/* Slack: how much one setting of a layer would have to change for an assertion to be another.
+
+Only the values where a support can change are tried, the other layers staying as they are. Balls
+are closed: growing turns the assertion from such a value on, shrinking below it. */
+
+/* { parameter, value, shrink, grow }; shrink and grow: { at, becomes }, or null for nothing.
+null for a rule that cannot be moved. */
+export function findSlack(evidence, settings, i, l) {
+  const { [l]: layer } = evidence.layers, { [l]: setting } = settings;
+  const parameter = setting.rule.slack;
+  if (!parameter) return null;
+  const value = setting[parameter];
+  const assertion = (tried) => {
+    const changed = settings.slice();
+    changed[l] = { ...setting, [parameter]: tried };
+    return Algebra.judge(evidence, changed, i).assertion;
+  };
+  const now = assertion(value);
+  const turns = PARAMETERS[parameter].turns(layer, i);
+  const values = [...new Set(turns)].filter(Number.isFinite).sort((a, b) => a - b);
+  const differs = (tried) => assertion(tried) !== now;
+  const up = values.find((tried) => tried > value && differs(tried));
+  const down = values.findLast((tried) => tried < value && differs(tried));
+  const grow = up === undefined ? null : { at: up, becomes: assertion(up) };
+  // What shrinking turns to holds up to the next value, where the present assertion begins.
+  const shrink = down === undefined ? null : { becomes: assertion(down),
+    at: Math.min(values.find((tried) => tried > down) ?? value, value) };
+  return { parameter, value, shrink, grow };
+}
 
 function fact(term, ...value) {
   return [h("dt", null, term), h("dd", null, ...value)];
@@ -19,7 +86,7 @@ function facts(page, i, judged) {
   const list = [...fact("the model says", h("b", null, label(page.facts, evidence.belief[i])),
     answered ? h("span", { class: "soft" }, ` score ${short(evidence.score[i])}`) : null)];
   if (evidence.truth) {
-    const judgment = !answered ? "" : Order.isRight(evidence, i) ? "right" : "wrong";
+    const judgment = !answered ? "" : Algebra.isRight(evidence, i) ? "right" : "wrong";
     const sign = { "": "", right: " ✓ right", wrong: " ✗ wrong" }[judgment];
     list.push(...fact("it is", h("b", { class: judgment || null },
       `${trueClasses[evidence.truth[i]]}${sign}`)));
@@ -86,7 +153,7 @@ function verdict(look) {
 function layerPart(page, i, look, l) {
   const part = h("section", { class: "layer" },
     h("h4", null, `Layer ${look.layer.name} `, h("span", { class: "verdict" }, verdict(look))),
-    Ruler.draw(look),
+    drawRuler(look),
     h("p", { class: "hint" }, `Reach: ${Words.reachWords(look, i)}.`),
     h("div", { class: "exemplars" },
       exemplar(look.own, "for"), exemplar(look.against, "against")));
@@ -97,7 +164,7 @@ function layerPart(page, i, look, l) {
     const place = part.appendChild(h("div"));
     Pictures.compare(columns).then((table) => { if (table) place.replaceWith(table); });
   }
-  part.append(slackWords(Slack.find(page.evidence, page.settings, i, l), look.setting));
+  part.append(slackWords(findSlack(page.evidence, page.settings, i, l), look.setting));
   return part;
 }
 
@@ -124,7 +191,7 @@ export function show(page) {
       h("span", { class: "reason" }, Algebra.REASONS[judged.reason])),
     h("div", { class: "portrait" }, picturePart(page, i), facts(page, i, judged)),
     h("p", { class: "sentence" }, Words.explain(looks, judged.reason)),
-    ...(Order.wrongIk(evidence, page.assessed, i) ? [h("p", { class: "wrong" },
+    ...(Algebra.wrongIk(evidence, page.assessed, i) ? [h("p", { class: "wrong" },
       `And yet it is wrong: the truth is “${page.facts.trueClasses[evidence.truth[i]]}”.`)] : []),
     ...(judged.reason === Algebra.INVALID ? []
       : looks.map((look, l) => layerPart(page, i, look, l))),

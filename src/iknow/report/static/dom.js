@@ -1,6 +1,7 @@
 /* Small helpers: elements, and numbers as text. Text is always set as text, never as markup. */
 
-import { ASSERTIONS } from "./assertions.js";
+/* The names of the assertions, in the order of their codes. */
+export const ASSERTIONS = ["IDK", "IMK", "IK"];
 
 function fill(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes ?? {})) {

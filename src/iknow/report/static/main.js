@@ -5,12 +5,10 @@ import * as Data from "./data.js";
 import * as Detail from "./detail.js";
 import { byId } from "./dom.js";
 import * as Figures from "./figures.js";
-import * as Filters from "./filters.js";
 import * as Matrix from "./matrix.js";
-import * as Order from "./order.js";
 import * as Pictures from "./pictures.js";
-import * as Robustness from "./robustness.js";
-import * as Scatter from "./scatter.js";
+import * as Plot from "./plot.js";
+import { robustRadii } from "./rules.js";
 import * as Settings from "./settings.js";
 import * as Table from "./table.js";
 
@@ -21,7 +19,7 @@ function build({ facts, evidence, album }) {
   const summarise = (assessed) => Algebra.summarise(
     evidence, assessed, facts.classes.length, facts.trueClasses?.length ?? 1);
   const assess = (settings) => ({ ...Algebra.assess(evidence, settings),
-    radius: Robustness.find(evidence, settings) });
+    radius: robustRadii(evidence, settings) });
   const given = evidence.layers.map((layer) => layer.given);
   const givenSummary = summarise(Algebra.assess(evidence, given));
   const page = { facts, evidence, album, chosen: null, settings: given };
@@ -32,8 +30,8 @@ function build({ facts, evidence, album }) {
     waiting = true;
     requestAnimationFrame(() => { waiting = false; recompute(); });
   });
-  const filters = Filters.create(facts, evidence, () => arrange());
-  const scatter = Scatter.create(evidence.layers, evidence, (i) => page.find(i));
+  const filters = Table.createFilters(facts, evidence, () => arrange());
+  const scatter = Plot.create(evidence.layers, evidence, (i) => page.find(i));
 
   Object.assign(page, {
     plots: scatter.plots,
@@ -69,7 +67,7 @@ function build({ facts, evidence, album }) {
   const table = Table.create(page);
 
   const arrange = () =>
-    table.update(Order.arrange(evidence, page.assessed, ...filters.current()));
+    table.update(Table.arrange(evidence, page.assessed, ...filters.current()));
 
   function recompute() {
     page.settings = settings.current();

@@ -1,8 +1,54 @@
-/* The augmented confusion matrix: for each assertion, what was said against what was true. */
+/* The augmented confusion matrix: for each assertion, what was said against what was true, as a
+table, or of many classes as a picture. */
 
 import * as Algebra from "./algebra.js";
-import { h, byId, count, badge, MEANINGS } from "./dom.js";
-import * as Heat from "./heat.js";
+import { h, byId, count, badge, token, MEANINGS } from "./dom.js";
+
+const MOST_IN_A_PICTURE = 1000;  // at 4 pixels a class, as wide as a picture should get
+
+const hue = (a) => `--${Algebra.ASSERTIONS[a].toLowerCase()}`;
+
+/* How strongly a cell is tinted: by square root, so that small counts are seen. */
+const strength = (n, most) => (n ? 0.12 + 0.6 * Math.sqrt(n / most) : 0);
+
+/* A picture to point at. */
+function asPicture(page, a, at, most) {
+  const { classes, trueClasses } = page.facts;
+  if (trueClasses.length > MOST_IN_A_PICTURE) return largest(page, a);
+  const size = Math.max(4, Math.floor(340 / trueClasses.length));
+  const canvas = h("canvas", { class: "heat", width: size * trueClasses.length,
+    height: size * classes.length, role: "img",
+    "aria-label": `Matrix for ${Algebra.ASSERTIONS[a]}; its largest cells are listed below` });
+  const pen = canvas.getContext("2d");
+  const [alarm, color] = [token("--wrong"), token(hue(a))];
+  Algebra.pairsOf(page.summary, a).forEach(({ said, was, n }) => {
+    pen.globalAlpha = Math.min(1, 0.3 + strength(n, most));
+    pen.fillStyle = said !== was && a === Algebra.IK ? alarm : color;
+    pen.fillRect(was * size, said * size, size - 1, size - 1);
+  });
+  const place = ({ offsetX, offsetY }) => [offsetY, offsetX].map((away) => Math.floor(away / size));
+  canvas.addEventListener("mousemove", (event) => {
+    const [said, was] = place(event);
+    if (said >= classes.length || was >= trueClasses.length) return;
+    canvas.title = `said “${classes[said]}”, actually “${trueClasses[was]}”: ${at(a, said, was)}`;
+  });
+  canvas.addEventListener("click", (event) => {
+    const [said, was] = place(event);
+    if (at(a, said, was)) page.filter({ assertion: a, belief: said, truth: was });
+  });
+  return h("div", { class: "scroll" }, canvas, largest(page, a));
+}
+
+/* The most frequent mistakes as buttons, for keyboards. */
+function largest(page, a) {
+  const { classes, trueClasses } = page.facts;
+  const found = Algebra.pairsOf(page.summary, a).filter(({ said, was }) => said !== was);
+  found.sort((one, other) => other.n - one.n || one.said - other.said || one.was - other.was);
+  return h("ul", { class: "largest" }, found.slice(0, 5).map(({ n, said, was }) => h("li", null,
+    h("button", { type: "button",
+      onclick: () => page.filter({ assertion: a, belief: said, truth: was }) },
+    `${n} × said “${classes[said]}”, actually “${trueClasses[was]}”`))));
+}
 
 const MOST_IN_A_TABLE = 16, MOST_LISTED = 1000;
 const ORDER = [2, 1, 0];
@@ -13,7 +59,7 @@ function fill(td, page, a, said, was, n, most) {
   td.dataset.n = n;
   td.className = n ? "" : "none";
   td.style.background = n
-    ? `color-mix(in srgb, var(${Heat.hue(a)}) ${100 * Heat.strength(n, most)}%, transparent)` : "";
+    ? `color-mix(in srgb, var(${hue(a)}) ${100 * strength(n, most)}%, transparent)` : "";
   if (!n) { td.textContent = "·"; return; }
   const { classes, trueClasses } = page.facts;
   const truth = was === null ? "" : `, actually “${trueClasses[was]}”`;
@@ -96,7 +142,7 @@ export function update(page, summary) {
     + `was true (columns). A wrong “I know” is outlined. ${click}`;
   const at = (a, said, was) => Algebra.countAt(summary, a, said, was);
   const most = mostIn(summary);
-  const draw = trueClasses.length > MOST_IN_A_TABLE ? Heat.draw : asTable;
+  const draw = trueClasses.length > MOST_IN_A_TABLE ? asPicture : asTable;
   if (draw === asTable && byId("matrices").querySelector("table")) {
     refill(page, at, most);
     return;

@@ -1,10 +1,117 @@
-/* Settings: a rule, and a slider for each of its parameters, in each layer. */
+/* Settings: a rule, and a slider for each of its parameters, in each layer. A slider follows the
+data; it has a box for exact values and a mark at the given one. */
 
-import { h, byId } from "./dom.js";
-import { fewestNeighbors, PARAMETERS } from "./parameters.js";
-import * as Quorum from "./quorum.js";
-import { RULES } from "./rules/registry.js";
-import * as Slider from "./slider.js";
+import { h, byId, short } from "./dom.js";
+import { describeQuorum, distanceAt, distancesOf } from "./layer.js";
+import { RULES } from "./rules.js";
+
+const STEPS = 1000;
+
+/* A slider's places ↔ values: equally many of the observed distances lie between two places. */
+function quantileScale(values) {
+  const sorted = Float64Array.from(values.filter(Number.isFinite)).sort();
+  const last = sorted.length - 1;
+  if (last < 0) return linearScale(0, 1, STEPS);
+  const valueAt = (place) => (place === 0 ? 0 : sorted[Math.round((last * place) / STEPS)]);
+  const placeOf = (value) => {
+    let [low, high] = [0, last + 1];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (sorted[middle] < value) low = middle + 1; else high = middle;
+    }
+    return last ? Math.min(STEPS, (STEPS * low) / last) : STEPS / 2;
+  };
+  return { valueAt, placeOf, steps: STEPS, first: 0 };
+}
+
+function linearScale(from, to, steps) {
+  return {
+    valueAt: (place) => from + ((to - from) * place) / steps,
+    placeOf: (value) => Math.max(0, Math.min(steps, (steps * (value - from)) / (to - from || 1))),
+    steps, first: 0,
+  };
+}
+
+const wholeScale = (most) => ({ valueAt: Number, placeOf: Number, steps: most, first: 1 });
+
+/* idle: the slider can be seen, but its value does not count at present. */
+function createSlider({ id, label, scale, value, given, smallest, whole = false, onset,
+  idle = false }) {
+  const givenPlace = given === null ? null : Math.round(scale.placeOf(given));
+  const range = h("input", { type: "range", id, min: scale.first, max: scale.steps, step: 1,
+    disabled: idle });
+  const box = h("input", { type: "text", inputmode: "decimal", id: `${id}-exact`, size: 8,
+    disabled: idle, "aria-label": `${label}, exact value`, autocomplete: "off",
+    spellcheck: "false" });
+  /* The box shows six digits; what is set has all of them. */
+  const tell = (now) => {
+    box.value = String(Number(now.toPrecision(6)));
+    box.title = String(now);
+    range.setAttribute("aria-valuetext", short(now));
+  };
+  const show = (now) => { range.value = Math.round(scale.placeOf(now)); tell(now); };
+  range.addEventListener("input", () => {
+    const place = Number(range.value);
+    const now = place === givenPlace ? given : scale.valueAt(place);
+    tell(now);
+    onset(now);
+  });
+  box.addEventListener("change", () => {
+    const text = box.value.trim().replace(",", ".");
+    const now = /^(inf|∞)/i.test(text) ? Infinity : Number(text);
+    const usable = text !== "" && now >= smallest
+      && (!whole || (Number.isInteger(now) && now <= scale.steps));
+    show(usable ? now : value());
+    if (usable) onset(now);
+  });
+  show(value());
+  const track = h("div", { class: "track" }, range);
+  if (givenPlace !== null) {
+    const mark = h("span", { class: "mark", title: `given: ${short(given)}` });
+    const share = (givenPlace - scale.first) / (scale.steps - scale.first || 1);
+    mark.style.left = `calc(9px + ${share} * (100% - 18px))`;
+    track.append(mark);
+  }
+  return h("div", { class: idle ? "slider idle" : "slider" }, h("label", { for: id }, label), track, box);
+}
+
+const fewestNeighbors = (layers) => Math.min(...layers.map((layer) => layer.nNeighbors));
+const middle = (values) => values.sort((a, b) => a - b)[values.length >> 1];
+const samplesOf = (layer) => Array.from({ length: layer.distances.length / layer.width }, (_, i) => i);
+
+/* A radius to start from where none was given: the middle of d_g. */
+function commonRadius(layer) {
+  const own = samplesOf(layer).map((i) => distanceAt(layer, i, 0));
+  return middle(own.filter(Number.isFinite)) ?? 1;
+}
+
+/* A parameter that is `perLayer` is set in each layer, another for all layers at once. turns: the
+values where a support can change; of a radius, only where it reaches the nearest sample of a class. */
+/** @type {Record<string, Parameter>} */
+export const PARAMETERS = {
+  radius: {
+    id: "radius", symbol: "ε", smallest: 0, perLayer: true,
+    label: ({ name }) => `ε in layer ${name}`,
+    start: commonRadius,
+    scale: ([layer]) => quantileScale(samplesOf(layer).flatMap((i) =>
+      distancesOf(layer, i, Math.min(2, layer.width)))),
+    turns: (layer, i) => [0, ...distancesOf(layer, i)],
+  },
+  k: {
+    id: "k", symbol: "k", smallest: 1, whole: true,
+    label: () => "k, nearest samples",
+    start: (layer) => Math.min(5, layer.nNeighbors),
+    scale: (layers) => wholeScale(fewestNeighbors(layers)),
+    turns: (layer) => Array.from({ length: layer.nNeighbors }, (_, k) => k + 1),
+  },
+  ratio: {
+    id: "ratio", symbol: "ratio", smallest: 0, perLayer: true,
+    label: ({ name }) => `ratio in layer ${name}`,
+    start: () => 1.5,
+    scale: ([{ given }]) => linearScale(0, Math.max(4, Math.min(1.25 * (given.ratio ?? 0), 40)), 400),
+    turns: () => [],
+  },
+};
 
 /* For each parameter of any rule: what was given, or where to start. */
 const startingValues = (layer) => Object.fromEntries(Object.entries(PARAMETERS).map(
@@ -34,7 +141,7 @@ export function create(layers, onchange) {
   /* One slider for a parameter of some layers. idle: it is seen, but sets nothing at present. */
   function slider(name, users, idle = false) {
     const parameter = PARAMETERS[name], [first] = users, { given } = layers[first];
-    return Slider.create({
+    return createSlider({
       ...parameter, idle,
       id: parameter.perLayer ? `${parameter.id}-${first}` : parameter.id,
       label: parameter.label(layers[first]),
@@ -74,7 +181,7 @@ export function create(layers, onchange) {
 
   /* What the given quorums ask for: another rule keeps them. */
   function quorumWords() {
-    const words = layers.map(({ given }) => Quorum.describe(given));
+    const words = layers.map(({ given }) => describeQuorum(given));
     if (new Set(words).size === 1) return words[0] ? [words[0]] : [];
     return layers.flatMap(({ name }, l) => (words[l] ? [`Layer ${name}: ${words[l]}`] : []));
   }

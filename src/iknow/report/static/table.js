@@ -1,9 +1,122 @@
-/* The table of samples. Only the rows in view exist, so ten thousand scroll as well as ten. */
+/* The table of samples: which ones, in what order. Only the rows in view exist, so ten thousand
+scroll as well as ten. */
 
 import * as Algebra from "./algebra.js";
-import { h, byId, badge, count, label, short } from "./dom.js";
-import * as Order from "./order.js";
+import { h, byId, badge, brief, count, label, short, MEANINGS } from "./dom.js";
 import * as Pictures from "./pictures.js";
+
+/** @type {Record<string, any>} */
+export const EMPTY = {
+  assertion: null, reason: null, belief: null, truth: null, right: null, index: null,
+};
+
+function passes(evidence, assessed, filter, i) {
+  const same = (wanted, value) => wanted === null || wanted === value;
+  return same(filter.assertion, assessed.assertion[i]) && same(filter.reason, assessed.reason[i])
+    && same(filter.belief, evidence.belief[i]) && same(filter.index, evidence.index[i])
+    && (evidence.truth === null || (same(filter.truth, evidence.truth[i])
+      && (filter.right === null || Algebra.isRight(evidence, i) === Boolean(filter.right))));
+}
+
+/* Wrong IKs in front, the surest of them first; then what is nearest to another assertion. */
+const byAttention = (evidence, assessed) => (i) => {
+  const margin = Math.abs(assessed.margin[i]);
+  return Algebra.wrongIk(evidence, assessed, i) ? -1 - margin : margin;
+};
+
+/* Orders by name: what they are called, and the key to sort by, smallest first. */
+/** @type {Record<string, [string, (e: any, a: any) => (i: number) => number]>} */
+const ORDERS = {
+  attention: ["wrong IKs, then closest calls", byAttention],
+  margin: ["margin, smallest first", (e, a) => (i) => a.margin[i]],
+  margin_down: ["margin, largest first", (e, a) => (i) => -a.margin[i]],
+  level: ["level, smallest first", (e) => (i) => e.level[i]],
+  level_down: ["level, largest first", (e) => (i) => -e.level[i]],
+  index: ["sample number", (e) => (i) => e.index[i]],
+  belief: ["what the model says", (e) => (i) => e.belief[i]],
+  truth: ["what is true", (e) => (i) => e.truth[i]],
+  assertion: ["assertion", (e, a) => (i) => -a.assertion[i]],
+  reason: ["reason", (e, a) => (i) => a.reason[i]],
+  radius: ["robust radius, largest first", (e, a) => (i) => -a.radius[i]],
+};
+
+/* Positions of the samples to show, in order; equals by number. */
+export function arrange(evidence, assessed, filter, order) {
+  const key = ORDERS[order][1](evidence, assessed);
+  const keys = Float64Array.from({ length: evidence.n }, (_, i) => key(i));
+  return Uint32Array.from(keys.keys()).filter((i) => passes(evidence, assessed, filter, i))
+    .sort((one, other) => keys[one] - keys[other] || one - other);  // ∞ - ∞ is NaN: by number
+}
+
+const MOST_OFFERED = 1000;  // of more classes, those that occur
+
+function choice(id, label, options, onpick) {
+  const select = h("select", { id }, h("option", { value: "" }, "any"),
+    options.map(([value, text]) => h("option", { value, title: text }, brief(text))));
+  select.addEventListener("change", () => onpick(select.value === "" ? null : select.value));
+  return h("div", { class: "field" }, h("label", { for: id }, label), select);
+}
+
+/* The choices above the table. onchange(filter, order) is called after every change. */
+export function createFilters(facts, evidence, onchange) {
+  let filter = { ...EMPTY };
+  let order = "attention";
+  const names = (labels) => labels.map((label, code) => [code, label]);
+  const found = (labels, codes) => {
+    const present = new Set(codes);
+    return names(labels).filter(([code]) => labels.length <= MOST_OFFERED || present.has(code));
+  };
+  const pick = (name) => (value) => {
+    filter[name] = value === null ? null : Number(value);
+    onchange(filter, order);
+  };
+  const hasTruth = facts.trueClasses !== null;
+  const shown = Object.entries(ORDERS).filter(([name]) =>
+    (hasTruth || name !== "truth") && (facts.knowsRobustness || name !== "radius")
+    && (evidence.level || !name.startsWith("level")));
+
+  const search = h("input", { type: "search", id: "filter-index", inputmode: "numeric", size: 7,
+    placeholder: "number", autocomplete: "off" });
+  search.addEventListener("input", () =>
+    pick("index")(search.value.replace("#", "").trim() || null));
+  const orders = h("select", { id: "order" },
+    shown.map(([name, [text]]) => h("option", { value: name },
+      hasTruth ? text : text.replace("wrong IKs, then ", ""))));
+  orders.addEventListener("change", () => { order = orders.value; onchange(filter, order); });
+  const right = choice("filter-right", "The model is", [["1", "right"], ["0", "wrong"]],
+    pick("right"));
+  const assertions = [2, 1, 0].map((a) => [a, `${Algebra.ASSERTIONS[a]}: ${MEANINGS[a]}`]);
+  byId("filters").replaceChildren(...[
+    choice("filter-assertion", "Assertion", assertions, pick("assertion")),
+    choice("filter-reason", "Reason", names(Algebra.REASONS), pick("reason")),
+    choice("filter-belief", "The model says", found(facts.classes, evidence.belief),
+      pick("belief")),
+    hasTruth
+      ? choice("filter-truth", "True class", found(facts.trueClasses, evidence.truth),
+        pick("truth")) : null,
+    hasTruth ? right : null,
+    h("div", { class: "field" }, h("label", { for: "filter-index" }, "Sample"), search),
+    h("div", { class: "field" }, h("label", { for: "order" }, "Order"), orders),
+    h("button", { type: "button", id: "clear", onclick: () => set({}) }, "Show all"),
+  ].filter((field) => field !== null));
+
+  /* Filter by these and nothing else. */
+  function set(wanted) {
+    filter = { ...EMPTY, ...wanted };
+    for (const [name, value] of Object.entries(filter)) {
+      const field = byId(`filter-${name}`);
+      if (field) field.value = value ?? "";
+    }
+    onchange(filter, order);
+  }
+
+  function setOrder(name) {
+    order = orders.value = name;
+    onchange(filter, order);
+  }
+
+  return { set, setOrder, current: () => [filter, order] };
+}
 
 const ROW = 46, SPARE = 6, PRINTED = 40;
 
@@ -26,7 +139,7 @@ function columnsOf({ facts, evidence, album }) {
 
 function truthCell({ facts, evidence }, i) {
   const label = facts.trueClasses[evidence.truth[i]];
-  const right = Order.isRight(evidence, i);
+  const right = Algebra.isRight(evidence, i);
   if (right === null) return h("span", { title: label }, label);
   return h("span", { class: right ? "right" : "wrong", title: label },
     h("span", { class: "sign", role: "img", "aria-label": right ? "right" : "wrong" },
@@ -53,7 +166,7 @@ function cells(page, i) {
 }
 
 function row(page, i, at) {
-  const alarm = Order.wrongIk(page.evidence, page.assessed, i);
+  const alarm = Algebra.wrongIk(page.evidence, page.assessed, i);
   const element = h("div", {
     role: "row", id: `row-${i}`, "aria-rowindex": at + 2, "data-at": at,
     class: `row${alarm ? " alarm" : ""}${page.chosen === i ? " chosen" : ""}`,

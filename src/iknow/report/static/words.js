@@ -2,12 +2,12 @@
 
 import * as Algebra from "./algebra.js";
 import { label, short } from "./dom.js";
-import * as Quorum from "./quorum.js";
+import { countNeeded, rankWords } from "./layer.js";
 
 /* The samples of the class in column j before the one that completes its quorum. */
 function nearer({ width, nearerRows, nearerDistances }, { quorum }, i, j) {
   const before = Math.max(...quorum) - 1, from = (i * width + j) * before;
-  return Array.from({ length: Quorum.needed({ quorum }, j) - 1 }, (_, m) =>
+  return Array.from({ length: countNeeded({ quorum }, j) - 1 }, (_, m) =>
     ({ row: nearerRows[from + m], distance: nearerDistances[from + m] }));
 }
 
@@ -18,7 +18,7 @@ export function look(facts, layer, setting, i) {
     return {
       j, own: j === 0, code: layer.codes[at], label: label(facts, layer.codes[at]),
       row: layer.rows[at], distance: layer.distances[at],
-      needed: Quorum.needed(setting, j), nearer: nearer(layer, setting, i, j),
+      needed: countNeeded(setting, j), nearer: nearer(layer, setting, i, j),
       within: Algebra.isWithin(layer, setting, i, j),
       reach: Algebra.reachOf(layer, setting, i, j),
     };
@@ -46,7 +46,7 @@ const group = ({ needed, row, ...candidate }) => (needed === 1 ? `#${row} of ${n
 const are = ({ needed }) => (needed === 1 ? "is" : "are");
 /* The sample that decides about a class. */
 const deciding = ({ needed, row, ...candidate }) => (needed === 1 ? `#${row} of ${name(candidate)}`
-  : `the ${Quorum.rank(needed)} of ${name(candidate)}, #${row}`);
+  : `the ${rankWords(needed)} of ${name(candidate)}, #${row}`);
 export const list = (words) => (words.length < 2 ? words.join("")
   : `${words.slice(0, -1).join(", ")} and ${words[words.length - 1]}`);
 
@@ -58,7 +58,7 @@ const few = ({ needed }) => (needed === 1 ? "there is no training sample"
   : `there are fewer than ${needed} training samples`);
 function ownFact({ own }) {
   if (!exists(own)) return `${few(own)} of ${name(own)}`;
-  return `the ${Quorum.rank(own.needed)} training sample of ${name(own)} (#${own.row}) is at `
+  return `the ${rankWords(own.needed)} training sample of ${name(own)} (#${own.row}) is at `
     + `${short(own.distance)}`;
 }
 
@@ -145,13 +145,11 @@ export function explain(looks, reason) {
     return `${opening}But the input, or what the model makes of it, is not a finite number. `
       + "Nothing can be compared with it, so: I don't know.";
   }
-  if (reason === Algebra.UNCERTIFIED) {
+  const but = { [Algebra.UNCERTIFIED]: "predictions of it have no certified accuracy",
+    [Algebra.DOUBT]: "the model's own confidence is below the threshold" }[reason];
+  if (but) {
     return `${opening}In every layer only that class has enough training samples within reach, `
-      + "but predictions of it have no certified accuracy, so: I may know.";
-  }
-  if (reason === Algebra.DOUBT) {
-    return `${opening}In every layer only that class has enough training samples within reach, `
-      + "but the model's own confidence is below the threshold, so: I may know.";
+      + `but ${but}, so: I may know.`;
   }
   return opening + [known, overlap, disagreement, extrapolation, contradiction][reason](looks);
 }

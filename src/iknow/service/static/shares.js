@@ -1,7 +1,6 @@
 /* How much it knows right now: one bar, three figures, and why. */
 
-import { ASSERTIONS } from "../../report/static/assertions.js";
-import { MEANINGS, badge, count, h } from "../../report/static/dom.js";
+import { ASSERTIONS, MEANINGS, badge, count, h } from "../../report/static/dom.js";
 import { duration, share } from "./words.js";
 
 const ORDER = [2, 1, 0];
