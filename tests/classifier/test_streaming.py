@@ -15,6 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from iknow import Ball, EpistemicClassifier, as_model
 from iknow.classifier import streaming
 from iknow.errors import InputError, LayerError
+from iknow.models import make_observation
 from iknow.pages import find_map
 from iknow.search import scratch
 from iknow.search.disk import DiskIndex
@@ -145,9 +146,10 @@ def test_bad_input_is_refused_and_nothing_changes(tmp_path, monkeypatch):
 
 
 def test_a_layer_of_changing_width_is_refused(tmp_path):
-    spool = streaming.Spool(tmp_path, np.zeros((2, 3), dtype=np.float32))
+    spool = streaming.Spool(tmp_path, None)
+    spool.take(make_observation(np.eye(2), {"a": np.zeros((2, 3))}))
     with pytest.raises(LayerError, match="layer 'a' gives 4 features for some samples and 3"):
-        spool.append("a", np.zeros((1, 4), dtype=np.float32))
+        spool.take(make_observation(np.eye(2), {"a": np.zeros((2, 4))}))
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs POSIX signals")

@@ -18,10 +18,9 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils.metadata_routing import process_routing
 
-from iknow.classifier.observe import check_columns, check_valid, track
+from iknow.classifier.observe import check_valid, name_labels, observe, read, track
 from iknow.classifier.plan import Plan, kind_of, settle
-from iknow.classifier.reading import all_labels, read
-from iknow.classifier.streaming import build_on_disk, check_first, choose_rows, observe_to_disk
+from iknow.classifier.streaming import Spool, build_on_disk, check_first, choose_rows
 from iknow.classifier.tuning import select
 from iknow.core.arrays import Floats32, Ints, Labels
 from iknow.core.text import as_flag, as_real, names, shown
@@ -36,7 +35,7 @@ from iknow.models.labels import (
     encode,
     find_classes,
 )
-from iknow.models.model import Model, Observation, observe_all
+from iknow.models.model import Model, join_whole, observe_all
 from iknow.models.numbers import as_dense
 from iknow.models.probe import Probe, make_probe
 from iknow.models.refused import ORDINARY, find_kinds, is_refusal
@@ -71,8 +70,16 @@ def collect(
     settings = settle(classifier, model, first)
     if samples.n_samples is not None and not parts:
         settings.check_size(samples.n_samples)
-    observation, n_columns = _run(model, samples, settings.layers, classifier.progress, folder)
-    labels = all_labels(samples, classifier.classes)
+    enabled = as_flag(classifier.progress, "progress")
+    batches = track(samples.read(), samples.n_batches, "Collecting evidence", enabled=enabled)
+    spool = Spool(folder, samples.n_expected)
+    asked = model, check_first(batches, samples), samples.n_samples, settings.layers
+    if folder is None:
+        observation, n_columns = observe_all(*asked)
+    else:
+        observation, n_columns = observe_all(*asked, spool.take)
+        observation = replace(observation, activations=spool.rows())
+    labels = name_labels(samples.all_labels(), classifier.classes)
     if not parts:  # of a loader they are known by now
         check_several_classes(labels)
         settings.check_size(len(labels))
@@ -107,24 +114,13 @@ def collect_more(
     """Further samples as the indexes store them, by layer, and their labels, of shape (n,)."""
     plan = classifier.plan_
     samples = read(classifier, plan.model, X, y, layers=plan.layers)
-    observation, n_columns = _run(plan.model, samples, plan.layers, classifier.progress)
-    check_columns(n_columns, plan.n_scored)
+    enabled = as_flag(classifier.progress, "progress")
+    parts = observe(plan, samples, plan.layers, progress=enabled, scores=False)
+    observation = join_whole(parts, samples.n_samples)
     check_valid(observation.invalid, "training", None, plan.layers)
     found = observation.activations.items()
     points = {layer: plan.indexes[layer].transform(values) for layer, values in found}
-    return points, all_labels(samples, classifier.classes)
-
-
-def _run(
-    model: Model, samples: Samples, layers: tuple[str, ...], progress: bool, folder: Folder = None
-) -> tuple[Observation, int]:
-    """What the model says about all samples, and the number of score columns."""
-    enabled = as_flag(progress, "progress")
-    batches = track(samples.read(), samples.n_batches, "Collecting evidence", enabled=enabled)
-    if folder is None:
-        return observe_all(model, batches, samples.n_samples, layers)
-    labeled = check_first(batches, samples)
-    return observe_to_disk(model, labeled, samples.n_expected, layers, folder)
+    return points, name_labels(samples.all_labels(), classifier.classes)
 
 
 def _find_probe(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from iknow.classifier.fitting import collect_more
-from iknow.classifier.plan import Plan, stale
-from iknow.core.arrays import Floats32, Ints, Labels
+from iknow.classifier.plan import Plan, is_fixed, stale
+from iknow.core.arrays import Ints
 from iknow.core.text import name, names, shown
 from iknow.errors import BundleError, IknowError, InputError
 from iknow.locking import Lock
@@ -32,6 +32,7 @@ from iknow.models.labels import (
     as_row_numbers,
     as_vector,
     check_count,
+    encode,
     encode_all,
     extend_classes,
 )
@@ -96,12 +97,7 @@ class Memory:
             >>> ec.memory.add(X_val[:2], y_val[:2], who="Ada", why="new leaves")
             array([50, 51])
         """
-        said = say(who, why)
-        points, labels = collect_more(self._classifier, X, y)
-        with self.alone():
-            numbers = number_rows(self._classifier.plan_, rows, len(labels))
-            self._apply(addition(self._classifier.plan_, points, labels, numbers, said))
-        return numbers
+        return extend(self._classifier, X, y, rows, who, why)
 
     def remove(self, ids: Any, who: str = "", why: str = "") -> Self:
         """Remove samples from the evidence, by their numbers.
@@ -140,8 +136,11 @@ class Memory:
         labels = check_count(as_vector(y, "y", column=True), len(numbers))
         order = np.argsort(numbers)
         with self.alone():
-            plan = self._classifier.plan_
-            return self._apply(relabeling(plan, numbers[order], labels[order], said))
+            plan, numbers = self._classifier.plan_, numbers[order]
+            check_there(plan, numbers)
+            codes, new = encode_all(labels[order], plan.classes)
+            points = {layer: index.take(numbers)[0] for layer, index in plan.indexes.items()}
+            return self._apply(Change(RELABEL, *said, numbers, numbers, codes, points, new))
 
     def compact(self) -> Self:
         """Fold all changes into one index, as if built from the samples that are there.
@@ -269,22 +268,35 @@ def apply(plan: Plan, change: Change) -> Plan:
     )
 
 
-def addition(
-    plan: Plan, points: Mapping[str, Floats32], labels: Labels, numbers: Ints, said: Said
-) -> Change:
-    """The change that brings samples with these labels and numbers, of shape (n,)."""
-    codes, new = encode_all(labels, plan.classes)
-    order = np.argsort(numbers)
-    sorted_points = {layer: values[order] for layer, values in points.items()}
-    return Change(ADD, *said, NONE, numbers[order], codes[order], sorted_points, new)
+def extend(
+    classifier: EpistemicClassifier,
+    X: Any,
+    y: Any,
+    rows: Any,
+    who: str = "",
+    why: str = "",
+    *,
+    parts: bool = False,
+) -> Ints:
+    """Add samples to the memory of a classifier, and return their numbers, of shape (n,).
 
-
-def relabeling(plan: Plan, numbers: Ints, labels: Labels, said: Said) -> Change:
-    """The change that gives samples, by their numbers, ascending, other labels."""
-    check_there(plan, numbers)
-    codes, new = encode_all(labels, plan.classes)
-    points = {layer: index.take(numbers)[0] for layer, index in plan.indexes.items()}
-    return Change(RELABEL, *said, numbers, numbers, codes, points, new)
+    parts: whether these are a part of the training samples, as for `partial_fit`.
+    """
+    said = say(who, why)
+    points, labels = collect_more(classifier, X, y)
+    with classifier.memory.alone():
+        plan = classifier.plan_
+        if parts:
+            encode(labels, plan.classes, "y")  # classes do not come in parts
+        numbers = number_rows(plan, rows, len(labels))
+        codes, new = encode_all(labels, plan.classes)
+        order = np.argsort(numbers)
+        ordered = {layer: values[order] for layer, values in points.items()}
+        plan = apply(plan, Change(ADD, *said, NONE, numbers[order], codes[order], ordered, new))
+        # What was chosen was chosen on less evidence, unless the user gave it.
+        keeps = not parts or is_fixed(classifier.rule)
+        classifier.plan_ = plan if keeps else replace(plan, selection=None, rules=None)
+    return numbers
 
 
 def number_rows(plan: Plan, rows: Any, n: int) -> Ints:

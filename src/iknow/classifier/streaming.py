@@ -11,7 +11,7 @@ so that a small training set gives the same classifier on disk as in memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -21,7 +21,7 @@ import numpy as np
 from iknow.core.arrays import Floats32, Ints
 from iknow.errors import InputError
 from iknow.metrics import Metric
-from iknow.models.model import Model, Observation, check_width, join_whole, only_width
+from iknow.models.model import Observation, check_width
 from iknow.models.samples import Samples
 from iknow.pages import read_through
 from iknow.search.disk import DiskIndex
@@ -34,34 +34,6 @@ VALUES_AT_ONCE = 1 << 21
 BYTES_PER_VALUE = 9  # as they come, in the order of the classes, and coded
 
 
-def observe_to_disk(
-    model: Model,
-    batches: Iterable[Any],
-    n_expected: int | None,
-    layers: Sequence[str],
-    folder: Folder,
-) -> tuple[Observation, int]:
-    """What `observe_all` returns, with activations in mapped files.
-
-    n_expected: about how many samples will come, if that is known, to see whether there is room.
-    """
-    rest: list[Observation] = []
-    widths: set[int] = set()
-    files: dict[str, Spool] = {}
-    for batch in batches:
-        part = model.observe(batch, layers)
-        if not files:
-            _check_room(part, n_expected, folder)
-            files = {layer: Spool(folder, values) for layer, values in part.activations.items()}
-        for layer, values in part.activations.items():
-            files[layer].append(layer, values)
-        widths.add(part.scores.shape[1])
-        rest.append(replace(part, scores=np.empty((len(part), 0)), activations={}))
-    width = only_width(widths)
-    activations = {layer: file.rows() for layer, file in files.items()}
-    return replace(join_whole(rest), activations=activations), width
-
-
 def check_first(batches: Iterable[Any], samples: Samples) -> Iterator[Any]:
     """The same batches; if the first has no labels, the others are not waited for."""
     for number, batch in enumerate(batches):
@@ -71,21 +43,33 @@ def check_first(batches: Iterable[Any], samples: Samples) -> Iterator[Any]:
 
 
 class Spool:
-    """Rows in a scratch file, one batch after the other; `first`: like the first of them."""
+    """Activations in scratch files, one for each layer, as one observation comes after another.
 
-    def __init__(self, folder: Folder, first: Floats32) -> None:
-        self._file, self._n, self._width = ScratchFile(folder), 0, first.shape[1]
+    n_expected: about how many samples will come, if that is known, to see whether there is room.
+    """
 
-    def append(self, layer: str, values: Floats32) -> None:
-        """Add rows of shape (n, n_features)."""
-        check_width(layer, values, self._width)
-        self._file.write(values.astype(np.float32, copy=False), 4 * self._n * self._width)
-        self._n += len(values)
+    def __init__(self, folder: Folder, n_expected: int | None) -> None:
+        self._folder, self._n_expected, self._n = folder, n_expected or 0, 0
+        self._files: dict[str, tuple[ScratchFile, int]] = {}
 
-    def rows(self) -> Floats32:
-        """All rows, mapped."""
-        rows: Floats32 = self._file.as_rows(self._n, self._width)
-        return rows
+    def take(self, part: Observation) -> Observation:
+        """The observation without its activations, which are in the files from now on."""
+        if not self._files:
+            widths = {layer: values.shape[1] for layer, values in part.activations.items()}
+            needed = BYTES_PER_VALUE * sum(widths.values()) * self._n_expected
+            check_room(as_folder(self._folder), needed)
+            self._files = {layer: (ScratchFile(self._folder), widths[layer]) for layer in widths}
+        for layer, values in part.activations.items():
+            file, width = self._files[layer]
+            check_width(layer, values, width)
+            file.write(values.astype(np.float32, copy=False), 4 * self._n * width)
+        self._n += len(part)
+        return replace(part, activations={})
+
+    def rows(self) -> dict[str, Floats32]:
+        """All activations by layer, mapped."""
+        files = self._files.items()
+        return {layer: file.as_rows(self._n, width) for layer, (file, width) in files}
 
 
 def choose_rows(activations: Mapping[str, Floats32]) -> Ints:
@@ -131,8 +115,3 @@ def check_folder(folder: object, search: Search) -> Folder:
             f"with folder=..., the evidence stays on disk: search must be no device; got {search!r}"
         )
     return as_folder(folder)  # type: ignore[arg-type]
-
-
-def _check_room(first: Observation, n_expected: int | None, folder: Folder) -> None:
-    per_row = sum(values.shape[1] for values in first.activations.values())
-    check_room(as_folder(folder), BYTES_PER_VALUE * per_row * (n_expected or 0))

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from iknow.classifier.observe import check_valid, observe, search_all
+from iknow.classifier.observe import check_valid, name_labels, observe, read, search_all
 from iknow.classifier.plan import Plan, as_quorum, kind_of
-from iknow.classifier.reading import labels_of, read
 from iknow.core.arrays import Floats, Ints
 from iknow.core.evidence import Evidence
 from iknow.core.level import CLARITY, NEARNESS, Levels, are_probabilities, log_odds, near_and_clear
@@ -29,7 +28,7 @@ from iknow.errors import InputError
 from iknow.explain.assessment import Assessment
 from iknow.models.inputs import norms
 from iknow.models.labels import check_count, check_trained, encode
-from iknow.models.model import Observation
+from iknow.models.model import Observation, without_scores
 from iknow.models.samples import Samples
 from iknow.monitor.scores import watch_scores, watched_layers
 from iknow.search.layer import LayerIndex
@@ -72,8 +71,9 @@ def select(
 
 def codes_of(plan: Plan, samples: Samples, classes: Any) -> Ints | None:
     """The classes of samples, as far as their labels are known, of shape (n,)."""
-    if (labels := labels_of(samples, classes)) is None:
+    if samples.labels is None:
         return None
+    labels = name_labels(samples.labels, classes)
     if samples.n_samples is not None:
         check_count(labels, samples.n_samples)
     codes = encode(labels, plan.classes, "y")
@@ -98,13 +98,13 @@ def look(
         found = plan.indexes[layer].gather(seen.activations[layer], k, max(quorum))
         return find_contrast(weigh(found, quorum, seen.belief), seen.belief)
 
-    def without_scores() -> Iterator[Observation]:
+    def heard() -> Iterator[Observation]:
         for seen in observe(plan, samples, plan.layers, progress=progress):
             normalized.append(are_probabilities(seen.scores))
             odds.append([log_odds(seen.scores, seen.belief, each) for each in (False, True)])
-            yield replace(seen, scores=np.empty((len(seen), 0)))
+            yield without_scores(seen)
 
-    whole, evidence = search_all(without_scores(), plan.layers, contrast, None, keeps=False)
+    whole, evidence = search_all(heard(), plan.layers, contrast, None, keeps=False)
     check_valid(whole.invalid, what, positions, plan.layers)
     if positions is None:  # otherwise fit held them out itself
         check_unseen(*count_copies(evidence, plan.indexes))
