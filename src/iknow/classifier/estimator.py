@@ -7,8 +7,7 @@ with it. Probabilities, decisions, routing and output containers are the wrapped
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Self
 
@@ -210,14 +209,13 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 `sample_weight` of shape (n,); with metadata routing, if the classifier requests it.
                 They train the model and nothing else: as evidence all samples count alike.
         """
-        with self._unchanged_by_failure():
+        with fitting.unchanged_by_failure(self):
             self.__dict__ = {name: old for name, old in vars(self).items() if name[-1] != "_"}
             stored = None if folder is None else check_folder(folder, self.search)
             at_hand = not is_loader(X)
             if at_hand and is_estimator(self.model):
                 observe.check_features(self, self.model, X, None)
-            trains = at_hand and is_to_be_trained(self.model, X)
-            begin = fitting.train if trains else fitting.wrap
+            begin = fitting.train if at_hand and is_to_be_trained(self.model, X) else fitting.wrap
             self.plan_ = begin(self, X, y, rows, params, stored)
         return self
 
@@ -243,7 +241,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             True
         """
         if "plan_" not in vars(self):
-            with self._unchanged_by_failure():
+            with fitting.unchanged_by_failure(self):
                 self.plan_ = fitting.wrap(self, X, y, rows, {}, None, parts=True)
             return self
         extend(self, X, y, rows, parts=True)
@@ -599,12 +597,3 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         shown = {"text/plain": repr(self)}
         as_diagram = get_config()["display"] == "diagram"
         return shown | ({"text/html": self._repr_html_inner()} if as_diagram else {})
-
-    @contextmanager
-    def _unchanged_by_failure(self) -> Iterator[None]:
-        before = vars(self).copy()
-        try:
-            yield
-        except BaseException:
-            self.__dict__ = before
-            raise

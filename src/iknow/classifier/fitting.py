@@ -8,7 +8,8 @@ as weights. With scikit-learn's metadata routing the wrapped classifier gets wha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,17 @@ from iknow.selection import Goal, Selection
 
 if TYPE_CHECKING:
     from iknow.classifier.estimator import EpistemicClassifier
+
+
+@contextmanager
+def unchanged_by_failure(classifier: EpistemicClassifier) -> Iterator[None]:
+    """A classifier whose fit fails is as it was before."""
+    before = vars(classifier).copy()
+    try:
+        yield
+    except BaseException:
+        classifier.__dict__ = before
+        raise
 
 
 def collect(
@@ -103,7 +115,13 @@ def collect(
             if folder is None
             else build_on_disk(*arrays, folder, classifier.search)
         )
-    probe = _find_probe(model, samples, codes, numbers, settings.layers, classifier.batch_size)
+    probe: Probe | str = "its loader yields inputs that cannot be kept in a bundle"
+    inputs = samples.inputs
+    if inputs is None and samples.richest is not None:
+        inputs, of_some, places = samples.richest
+        numbers, codes = numbers[places], np.unique(of_some.astype(str), return_inverse=True)[1]
+    if inputs is not None:
+        probe = make_probe(model, inputs, codes, settings.layers, numbers, classifier.batch_size)
     given = classifier.rule if isinstance(classifier.rule, Selection) else None
     return Plan(model, settings.layers, classes, indexes, probe, rules=settings.fixed, given=given)
 
@@ -121,25 +139,6 @@ def collect_more(
     found = observation.activations.items()
     points = {layer: plan.indexes[layer].transform(values) for layer, values in found}
     return points, name_labels(samples.all_labels(), classifier.classes)
-
-
-def _find_probe(
-    model: Model,
-    samples: Samples,
-    codes: Ints,
-    rows: Ints,
-    layers: tuple[str, ...],
-    batch_size: int | None,
-) -> Probe | str:
-    """What the model can be recognized by, or why it cannot. rows: numbers of the samples."""
-    inputs = samples.inputs
-    if inputs is None:
-        if samples.richest is None:
-            return "its loader yields inputs that cannot be kept in a bundle"
-        inputs, labels, places = samples.richest
-        rows = rows[places]
-        codes = np.unique(labels.astype(str), return_inverse=True)[1]
-    return make_probe(model, inputs, codes, layers, rows, batch_size)
 
 
 def wrap(

@@ -38,7 +38,6 @@ from iknow.models.labels import (
 )
 from iknow.models.numbers import as_array
 from iknow.models.probe import Probe
-from iknow.search.layer import LayerIndex
 from iknow.storage.about_record import now
 from iknow.storage.change import ADD, RELABEL, REMOVE, Change, Logged, check_change, check_said
 from iknow.storage.committing import commit_changes
@@ -47,8 +46,6 @@ from iknow.storage.opening import open_bundle
 if TYPE_CHECKING:
     from iknow.classifier.estimator import EpistemicClassifier
 
-Said = tuple[str, str, str]
-"""When a change is made, by whom and why."""
 NONE: Ints = np.empty(0, dtype=np.int64)
 
 
@@ -115,8 +112,8 @@ class Memory:
             >>> ec.memory.remove([3, 7], why="blurred").log[0].what
             'remove'
         """
-        numbers, said = as_ids(ids), say(who, why)
-        return self._apply(Change(REMOVE, *said, np.sort(numbers), NONE, NONE, {}))
+        numbers = np.sort(as_ids(ids))
+        return self._apply(Change(REMOVE, now(), who, why, numbers, NONE, NONE, {}))
 
     def relabel(self, ids: Any, y: Any, who: str = "", why: str = "") -> Self:
         """Give samples other labels, or the same ones, which is logged all the same.
@@ -132,15 +129,15 @@ class Memory:
             >>> ec.memory.relabel([3], [0], who="Ada", why="a slip").log[0].ids
             array([3])
         """
-        numbers, said = as_ids(ids), say(who, why)
-        labels = check_count(as_vector(y, "y", column=True), len(numbers))
+        numbers, when = as_ids(ids), now()
         order = np.argsort(numbers)
+        labels = check_count(as_vector(y, "y", column=True), len(numbers))[order]
         with self.alone():
-            plan, numbers = self._classifier.plan_, numbers[order]
-            check_there(plan, numbers)
-            codes, new = encode_all(labels[order], plan.classes)
-            points = {layer: index.take(numbers)[0] for layer, index in plan.indexes.items()}
-            return self._apply(Change(RELABEL, *said, numbers, numbers, codes, points, new))
+            plan, rows = self._classifier.plan_, numbers[order]
+            check_there(plan, rows)
+            codes, new = encode_all(labels, plan.classes)
+            points = {layer: index.take(rows)[0] for layer, index in plan.indexes.items()}
+            return self._apply(Change(RELABEL, when, who, why, rows, rows, codes, points, new))
 
     def compact(self) -> Self:
         """Fold all changes into one index, as if built from the samples that are there.
@@ -254,12 +251,19 @@ def apply(plan: Plan, change: Change) -> Plan:
                 f"{rule!r} of layer {name(layer)!r} asks for more samples than the {n_rows} "
                 "that would be left: add others first, or tune for fewer"
             )
+    indexes = {}
+    for layer, index in plan.indexes.items():
+        none = np.empty((0, index.n_features), dtype=np.float32)
+        came = change.points[layer] if len(change.rows) else none, labels, change.rows
+        try:
+            indexes[layer] = index.changed(change.removed, *came, len(classes))
+        except InputError as error:
+            raise InputError(f"layer {name(layer)!r}: {error}") from error
     leaving, probe = np.setdiff1d(change.removed, change.rows), plan.probe
     selection = plan.selection or plan.given
-    indexes, n = plan.indexes.items(), len(classes)
     return replace(
         plan,
-        indexes={layer: _change_layer(layer, each, change, n) for layer, each in indexes},
+        indexes=indexes,
         classes=classes,
         log=(*plan.log, change.logged()),
         uncommitted=None if plan.uncommitted is None else (*plan.uncommitted, change),
@@ -282,7 +286,7 @@ def extend(
 
     parts: whether these are a part of the training samples, as for `partial_fit`.
     """
-    said = say(who, why)
+    said = now(), check_said(who, "who"), check_said(why, "why")
     points, labels = collect_more(classifier, X, y)
     with classifier.memory.alone():
         plan = classifier.plan_
@@ -324,15 +328,6 @@ def check_there(plan: Plan, numbers: Ints) -> None:
         raise InputError(f"there are no samples with these numbers: {missing}")
 
 
-def _change_layer(layer: str, index: LayerIndex, change: Change, n_classes: int) -> LayerIndex:
-    none = np.empty((0, index.n_features), dtype=np.float32)
-    points = change.points[layer] if len(change.rows) else none
-    try:
-        return index.changed(change.removed, points, change.labels, change.rows, n_classes)
-    except InputError as error:
-        raise InputError(f"layer {name(layer)!r}: {error}") from error
-
-
 def as_ids(ids: Any) -> Ints:
     """Numbers of samples, distinct, at least one, of shape (n,)."""
     numbers = as_array(ids, "ids")
@@ -347,8 +342,3 @@ def as_ids(ids: Any) -> Ints:
     if int(found[0]) < 0 or int(found[-1]) > np.iinfo(np.int64).max:
         raise InputError(f"ids must be numbers from 0 to 2**63 - 1; got {names(ids)}")
     return numbers.astype(np.int64)
-
-
-def say(who: Any, why: Any) -> Said:
-    """When a change is made, by whom and why."""
-    return now(), check_said(who, "who"), check_said(why, "why")

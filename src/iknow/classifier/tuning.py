@@ -12,7 +12,7 @@ grows until it tells its training samples apart, and every other sample shares a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -160,38 +160,32 @@ def count_copies(
     Training samples are checked only if there is a copy, at most `SAMPLES_MEASURED` of them.
     """
     telling = {layer: index for layer, index in indexes.items() if index.metric.p != 0}
-    limits = {layer: TOLERANCE * _size(index) for layer, index in telling.items()}
     n_samples = max(map(len, evidence.values()))
     n_rows = next(iter(indexes.values())).n_rows
     if not telling:
         return 0, n_samples, 0, n_rows
+    step = -(-n_rows // SAMPLES_MEASURED)
 
-    def copies(nearest: Mapping[str, Floats]) -> int:
-        close = [nearest[layer] <= limit for layer, limit in limits.items()]
+    limits = {}  # by the typical length of a layer's activations
+    for layer, index in telling.items():
+        limits[layer] = TOLERANCE * np.sqrt(np.square(norms(index.points[::step])).mean())
+
+    def copies(nearest: Callable[[str], Floats]) -> int:
+        close = [nearest(layer) <= limit for layer, limit in limits.items()]
         return int(np.logical_and.reduce(close).sum())
 
-    copied = copies({layer: _nearest(evidence[layer]) for layer in telling})
-    if not copied:
+    def nearest(layer: str) -> Floats:
+        """The distance to the nearest sample of all, which a quorum may not count."""
+        held = evidence[layer].n_neighbors > 0
+        return evidence[layer].neighbor_distance(1) if held else evidence[layer].nearest_distance()
+
+    def nearest_other(layer: str) -> Floats:
+        """From training samples: each is its own nearest neighbor, so the other comes second."""
+        parts = (rows[at : at + ROWS_AT_ONCE] for at in range(0, len(rows), ROWS_AT_ONCE))
+        index = telling[layer]
+        return np.concatenate([index.gather_among(part, 2).neighbor_distance(2) for part in parts])
+
+    if not (copied := copies(nearest)):
         return 0, n_samples, 0, n_rows
-    rows = np.arange(0, n_rows, -(-n_rows // SAMPLES_MEASURED))
-    repeated = copies({layer: _nearest_other(index, rows) for layer, index in telling.items()})
-    return copied, n_samples, repeated, len(rows)
-
-
-def _nearest(evidence: Evidence | Contrast) -> Floats:
-    """The distance to the nearest sample of all, which a quorum may not count."""
-    held = evidence.n_neighbors > 0
-    return evidence.neighbor_distance(1) if held else evidence.nearest_distance()
-
-
-def _nearest_other(index: LayerIndex, rows: Ints) -> Floats:
-    """The distance from each of these training samples to its nearest other, of shape (n,)."""
-    parts = [rows[start : start + ROWS_AT_ONCE] for start in range(0, len(rows), ROWS_AT_ONCE)]
-    # Each sample is its own nearest neighbor, so the other one comes second.
-    return np.concatenate([index.gather_among(part, 2).neighbor_distance(2) for part in parts])
-
-
-def _size(index: LayerIndex) -> float:
-    """The typical length of a layer's activations."""
-    lengths = norms(index.points[:: -(-index.n_rows // SAMPLES_MEASURED)])
-    return float(np.sqrt(np.square(lengths).mean()))
+    rows = np.arange(0, n_rows, step)
+    return copied, n_samples, copies(nearest_other), len(rows)
