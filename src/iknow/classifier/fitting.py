@@ -19,11 +19,11 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils.metadata_routing import process_routing
 
-from iknow.classifier.observe import check_valid, name_labels, observe, read, track
+from iknow.classifier.observe import check_valid, name_labels, read, track
 from iknow.classifier.plan import Plan, kind_of, settle
 from iknow.classifier.streaming import Spool, build_on_disk, check_first, choose_rows
 from iknow.classifier.tuning import select
-from iknow.core.arrays import Floats32, Ints, Labels
+from iknow.core.arrays import Ints, Labels
 from iknow.core.text import as_flag, as_real, names, shown
 from iknow.errors import InputError, RefusedError, SelectionError, warn
 from iknow.metrics.defaults import default_metric, warn_of_layers
@@ -36,7 +36,7 @@ from iknow.models.labels import (
     encode,
     find_classes,
 )
-from iknow.models.model import Model, join_whole, observe_all
+from iknow.models.model import Model, observe_all
 from iknow.models.numbers import as_dense
 from iknow.models.probe import Probe, make_probe
 from iknow.models.refused import ORDINARY, find_kinds, is_refusal
@@ -80,12 +80,13 @@ def collect(
     if samples.labels is not None and not parts:
         check_several_classes(samples.labels)
     settings = settle(classifier, model, first)
+    layers = tuple(settings.roles)
     if samples.n_samples is not None and not parts:
         settings.check_size(samples.n_samples)
     enabled = as_flag(classifier.progress, "progress")
     batches = track(samples.read(), samples.n_batches, "Collecting evidence", enabled=enabled)
     spool = Spool(folder, samples.n_expected)
-    asked = model, check_first(batches, samples), samples.n_samples, settings.layers
+    asked = model, check_first(batches, samples), samples.n_samples, layers
     if folder is None:
         observation, n_columns = observe_all(*asked)
     else:
@@ -95,7 +96,7 @@ def collect(
     if not parts:  # of a loader they are known by now
         check_several_classes(labels)
         settings.check_size(len(labels))
-    check_valid(observation.invalid, "training", positions, settings.layers)
+    check_valid(observation.invalid, "training", positions, layers)
     found = observation.activations
     some = slice(None) if folder is None else choose_rows(found)
     typical = {layer: values[some] for layer, values in found.items()}
@@ -121,24 +122,9 @@ def collect(
         inputs, of_some, places = samples.richest
         numbers, codes = numbers[places], np.unique(of_some.astype(str), return_inverse=True)[1]
     if inputs is not None:
-        probe = make_probe(model, inputs, codes, settings.layers, numbers, classifier.batch_size)
+        probe = make_probe(model, inputs, codes, layers, numbers, classifier.batch_size)
     given = classifier.rule if isinstance(classifier.rule, Selection) else None
-    return Plan(model, settings.layers, classes, indexes, probe, rules=settings.fixed, given=given)
-
-
-def collect_more(
-    classifier: EpistemicClassifier, X: Any, y: Any
-) -> tuple[dict[str, Floats32], Labels]:
-    """Further samples as the indexes store them, by layer, and their labels, of shape (n,)."""
-    plan = classifier.plan_
-    samples = read(classifier, plan.model, X, y, layers=plan.layers)
-    enabled = as_flag(classifier.progress, "progress")
-    parts = observe(plan, samples, plan.layers, progress=enabled, scores=False)
-    observation = join_whole(parts, samples.n_samples)
-    check_valid(observation.invalid, "training", None, plan.layers)
-    found = observation.activations.items()
-    points = {layer: plan.indexes[layer].transform(values) for layer, values in found}
-    return points, name_labels(samples.all_labels(), classifier.classes)
+    return Plan(model, layers, classes, indexes, probe, rules=settings.fixed, given=given)
 
 
 def wrap(

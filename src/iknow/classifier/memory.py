@@ -14,18 +14,18 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from iknow.classifier.fitting import collect_more
+from iknow.classifier.observe import check_valid, name_labels, observe, read
 from iknow.classifier.plan import Plan, is_fixed, stale
 from iknow.core.arrays import Ints
-from iknow.core.text import name, names, shown
+from iknow.core.text import as_flag, name, names, shown
 from iknow.errors import BundleError, IknowError, InputError
 from iknow.locking import Lock
 from iknow.models.labels import (
@@ -36,6 +36,7 @@ from iknow.models.labels import (
     encode_all,
     extend_classes,
 )
+from iknow.models.model import join_whole
 from iknow.models.numbers import as_array
 from iknow.models.probe import Probe
 from iknow.storage.about_record import now
@@ -189,11 +190,10 @@ class Memory:
             self._classifier.plan_ = apply(self._classifier.plan_, change)
         return self
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
+    def alone(self) -> AbstractContextManager[Any]:
         """Changes, and choices that must not miss one, take turns."""
-        with self._classifier.__dict__.setdefault("_changing", Lock()).held():
-            yield
+        lock: Lock = vars(self._classifier).setdefault("_changing", Lock())
+        return lock.held()
 
 
 def follow(classifier: EpistemicClassifier, sha256: str | None = None) -> Any:
@@ -287,9 +287,17 @@ def extend(
     parts: whether these are a part of the training samples, as for `partial_fit`.
     """
     said = now(), check_said(who, "who"), check_said(why, "why")
-    points, labels = collect_more(classifier, X, y)
+    plan = classifier.plan_
+    samples = read(classifier, plan.model, X, y, layers=plan.layers)
+    enabled = as_flag(classifier.progress, "progress")
+    batches = observe(plan, samples, plan.layers, progress=enabled, scores=False)
+    observation = join_whole(batches, samples.n_samples)
+    check_valid(observation.invalid, "training", None, plan.layers)
+    found = observation.activations.items()
+    points = {layer: plan.indexes[layer].transform(values) for layer, values in found}
+    labels = name_labels(samples.all_labels(), classifier.classes)
     with classifier.memory.alone():
-        plan = classifier.plan_
+        plan = classifier.plan_  # it may have changed meanwhile
         if parts:
             encode(labels, plan.classes, "y")  # classes do not come in parts
         numbers = number_rows(plan, rows, len(labels))

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, repeat, takewhile
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -272,12 +272,9 @@ def map_ahead(work: Callable[[Any], Item], items: Iterable[Any]) -> Iterator[Ite
 
 def one_ahead(items: Iterator[Item]) -> Generator[Item]:
     """The same items in order, each made in another thread while the caller uses the last."""
-    end = object()
-    with ThreadPoolExecutor(1) as pool:
-        coming: Future[Any] = pool.submit(next, items, end)
-        while (item := coming.result()) is not end:
-            coming = pool.submit(next, items, end)
-            yield item
+    end: Any = object()
+    made = map_ahead(lambda _: next(items, end), repeat(None))
+    yield from takewhile(lambda item: item is not end, made)
 
 
 def track(

@@ -135,10 +135,6 @@ class Settings:
     k: int
     quorum: Quorum
 
-    @property
-    def layers(self) -> tuple[str, ...]:
-        return tuple(self.roles)
-
     def check_size(self, n_rows: int) -> None:
         """Refuse a k, or a quorum, larger than the training set; the usual quorums fit any."""
         # Checked even if no rule asks for it yet: a bundle keeps it.
