@@ -25,7 +25,6 @@ from iknow.classifier import fitting, observe, tuning
 from iknow.classifier.memory import Memory, as_bundled, extend
 from iknow.classifier.movement import Mover
 from iknow.classifier.plan import Plan, is_fixed
-from iknow.classifier.streaming import check_folder
 from iknow.core.arrays import Floats, Labels
 from iknow.core.level import softmax
 from iknow.core.quorum import Quorum
@@ -203,7 +202,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             y: Labels of shape (n,), unless the loader yields them.
             rows: Numbers of shape (n,) that identify the samples. Default: their positions in X.
             folder: Keep the activations on disk, in this folder, for a training set that does not
-                fit into memory; see `iknow.classifier.streaming`. The files vanish with the
+                fit into memory; see `iknow.classifier.fitting`. The files vanish with the
                 classifier: `save` keeps the evidence. Metrics are fitted to 100,000 samples.
             **params: Passed on to the training of a scikit-learn classifier, such as
                 `sample_weight` of shape (n,); with metadata routing, if the classifier requests it.
@@ -211,7 +210,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         with fitting.unchanged_by_failure(self):
             self.__dict__ = {name: old for name, old in vars(self).items() if name[-1] != "_"}
-            stored = None if folder is None else check_folder(folder, self.search)
+            stored = None if folder is None else fitting.check_folder(folder, self.search)
             at_hand = not is_loader(X)
             if at_hand and is_estimator(self.model):
                 observe.check_features(self, self.model, X, None)
