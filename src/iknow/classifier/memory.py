@@ -300,7 +300,18 @@ def extend(
         plan = classifier.plan_  # it may have changed meanwhile
         if parts:
             encode(labels, plan.classes, "y")  # classes do not come in parts
-        numbers = number_rows(plan, rows, len(labels))
+        numbers = as_row_numbers(rows, len(labels))
+        if rows is None:
+            logged = [int(each.ids[-1]) for each in plan.log]
+            first = max(plan.index.highest_row, *logged, -1) + 1
+            if first + len(labels) > np.iinfo(np.int64).max:
+                raise InputError(f"no numbers are left after {first - 1}: give rows=...")
+            numbers += first
+        elif (is_taken := plan.index.has(numbers)).any():
+            raise InputError(
+                "rows must differ from those of the samples added before; "
+                f"{names(numbers[is_taken].tolist())} are taken"
+            )
         codes, new = encode_all(labels, plan.classes)
         order = np.argsort(numbers)
         ordered = {layer: values[order] for layer, values in points.items()}
@@ -309,23 +320,6 @@ def extend(
         keeps = not parts or is_fixed(classifier.rule)
         classifier.plan_ = plan if keeps else replace(plan, selection=None, rules=None)
     return numbers
-
-
-def number_rows(plan: Plan, rows: Any, n: int) -> Ints:
-    """The numbers of n samples to come."""
-    numbers = as_row_numbers(rows, n)
-    if rows is not None:
-        if (is_taken := plan.index.has(numbers)).any():
-            raise InputError(
-                "rows must differ from those of the samples added before; "
-                f"{names(numbers[is_taken].tolist())} are taken"
-            )
-        return numbers
-    logged = [int(each.ids[-1]) for each in plan.log]
-    first = max(plan.index.highest_row, *logged, -1) + 1
-    if first + n > np.iinfo(np.int64).max:
-        raise InputError(f"no numbers are left after {first - 1}: give rows=...")
-    return numbers + first
 
 
 def check_there(plan: Plan, numbers: Ints) -> None:

@@ -157,7 +157,9 @@ def settle(classifier: EpistemicClassifier, model: Model, first: Any) -> Setting
     Layers that a user computed have the role "hidden" and may have a telling name.
     """
     named, rule = as_layer_names(classifier.layers), kind_of(classifier.rule)
-    levels = has_levels(classifier.rule)
+    levels = not is_fixed(classifier.rule) and bool(rule.by_level)
+    if isinstance(classifier.rule, Selection):  # levels have chosen it
+        levels = classifier.rule.levels is not None
     if named is None:
         chosen = choose_layers(model.layers(first), levels=levels)
         roles = {e.name: model.role(e.name) if e.role == "hidden" else e.role for e in chosen}
@@ -222,13 +224,6 @@ def as_quorum(quorum: Any, rule: type[Rule]) -> Quorum:
     pair = rule.usual_quorum if quorum is None else check_quorum(quorum)
     check_takes(rule, pair)
     return pair
-
-
-def has_levels(rule: Any) -> bool:
-    """Whether levels choose the rules, or have chosen them."""
-    if isinstance(rule, Selection):
-        return rule.levels is not None
-    return not is_fixed(rule) and bool(rule.by_level)
 
 
 def fixed_rules(
