@@ -192,7 +192,7 @@ class Memory:
 
     def alone(self) -> AbstractContextManager[Any]:
         """Changes, and choices that must not miss one, take turns."""
-        lock: Lock = vars(self._classifier).setdefault("_changing", Lock())
+        lock: Lock = self._classifier.__dict__.setdefault("_changing", Lock())
         return lock.held()
 
 
