@@ -14,6 +14,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from itertools import chain, repeat, takewhile
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -253,7 +254,7 @@ def find(
     return observation, later, decisions
 
 
-def map_ahead(work: Callable[[Any], Item], items: Iterable[Any]) -> Iterator[Item]:
+def map_ahead(work: Callable[[Any], Item], items: Iterable[Any]) -> Generator[Item]:
     """The results of work in order, each made in another thread while the caller uses the last.
 
     The items are made in the caller's thread: a loader forks its workers, which must not happen
@@ -273,8 +274,8 @@ def map_ahead(work: Callable[[Any], Item], items: Iterable[Any]) -> Iterator[Ite
 def one_ahead(items: Iterator[Item]) -> Generator[Item]:
     """The same items in order, each made in another thread while the caller uses the last."""
     end: Any = object()
-    made = map_ahead(lambda _: next(items, end), repeat(None))
-    yield from takewhile(lambda item: item is not end, made)
+    with closing(map_ahead(lambda _: next(items, end), repeat(None))) as made:
+        yield from takewhile(lambda item: item is not end, made)
 
 
 def track(
