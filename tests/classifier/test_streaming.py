@@ -13,8 +13,9 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 
 from iknow import Ball, EpistemicClassifier, as_model
-from iknow.classifier import streaming
+from iknow.classifier import fitting
 from iknow.errors import InputError, LayerError
+from iknow.models import make_observation
 from iknow.pages import find_map
 from iknow.search import scratch
 from iknow.search.disk import DiskIndex
@@ -91,7 +92,7 @@ def test_row_numbers_and_data_at_hand_work_too(tmp_path):
 
 
 def test_metrics_are_fitted_to_a_bounded_sample(tmp_path, monkeypatch):
-    monkeypatch.setattr(streaming, "MOST_ROWS", 30)
+    monkeypatch.setattr(fitting, "MOST_ROWS", 30)
     chosen = np.linspace(0, 89, 30).astype(int)
     metric = make(metric="scaled").fit(X[chosen], Y[chosen]).indexes_["input"].metric
     index = make(metric="scaled").fit(batches(), folder=tmp_path).indexes_["input"]
@@ -145,9 +146,10 @@ def test_bad_input_is_refused_and_nothing_changes(tmp_path, monkeypatch):
 
 
 def test_a_layer_of_changing_width_is_refused(tmp_path):
-    spool = streaming.Spool(tmp_path, np.zeros((2, 3), dtype=np.float32))
+    spool = fitting.Spool(tmp_path, None)
+    spool.take(make_observation(np.eye(2), {"a": np.zeros((2, 3))}))
     with pytest.raises(LayerError, match="layer 'a' gives 4 features for some samples and 3"):
-        spool.append("a", np.zeros((1, 4), dtype=np.float32))
+        spool.take(make_observation(np.eye(2), {"a": np.zeros((2, 4))}))
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs POSIX signals")

@@ -7,8 +7,7 @@ with it. Probabilities, decisions, routing and output containers are the wrapped
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Self
 
@@ -22,13 +21,10 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from iknow.classifier import fitting, tuning
-from iknow.classifier.memory import Memory, addition, apply, as_bundled, number_rows, say
-from iknow.classifier.movement import movements_later
-from iknow.classifier.observe import check_answered, check_columns, find, observe
+from iknow.classifier import fitting, observe, tuning
+from iknow.classifier.memory import Memory, as_bundled, extend
+from iknow.classifier.movement import Mover
 from iknow.classifier.plan import Plan, is_fixed
-from iknow.classifier.reading import check_features, labels_of, read
-from iknow.classifier.streaming import check_folder
 from iknow.core.arrays import Floats, Labels
 from iknow.core.level import softmax
 from iknow.core.quorum import Quorum
@@ -36,14 +32,14 @@ from iknow.core.rule import Rule
 from iknow.core.text import as_flag, as_whole
 from iknow.errors import InputError
 from iknow.explain.assessment import Assessment
+from iknow.explain.later import Later
 from iknow.metrics import Metric
 from iknow.models import PrecomputedModel
 from iknow.models.adapt import is_estimator, is_to_be_trained
 from iknow.models.inputs import own_copy
-from iknow.models.labels import encode
-from iknow.models.model import Model, join_whole, observe_all
+from iknow.models.model import Model
 from iknow.models.probe import Probe
-from iknow.models.samples import Samples, is_loader
+from iknow.models.samples import is_loader
 from iknow.rules import Ball, RelativeBall
 from iknow.search.layer import LayerIndex, Search
 from iknow.selection import Goal, Selection
@@ -57,14 +53,16 @@ def _is_trained(classifier: Any) -> bool:
     return fitted or not is_estimator(model)
 
 
-def _has(method: str) -> Callable[[Any], bool]:
-    """Whether the wrapped model is a scikit-learn classifier with this method."""
-    return lambda classifier: is_estimator(classifier.model) and hasattr(classifier.model, method)
+def _has(method: str, *, others: bool = False) -> Callable[[Any], bool]:
+    """Whether the wrapped scikit-learn classifier has this method, and whether others have it."""
+    return lambda it: hasattr(it.model, method) if is_estimator(it.model) else others
 
 
-def _scores(classifier: Any) -> bool:
-    """Whether the wrapped model scores classes, as all do but some of scikit-learn."""
-    return not is_estimator(classifier.model) or hasattr(classifier.model, "predict_proba")
+class _Unfitted:
+    """The plan of a classifier that has none: an error. Once set, an attribute hides this."""
+
+    def __get__(self, classifier: Any, kind: Any = None) -> Any:
+        return self if classifier is None else check_is_fitted(classifier)  # raises
 
 
 def _of_plan(name: str) -> Any:
@@ -124,7 +122,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Assessment of 50 predictions: IK 37, IMK 6, IDK 7
     """
 
-    plan_: Plan
+    plan_: Plan = _Unfitted()  # type: ignore[assignment]
     classes_: Labels = _of_plan("classes")
     layers_: tuple[str, ...] = _of_plan("layers")
     indexes_: Mapping[str, LayerIndex] = _of_plan("indexes")
@@ -204,20 +202,19 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             y: Labels of shape (n,), unless the loader yields them.
             rows: Numbers of shape (n,) that identify the samples. Default: their positions in X.
             folder: Keep the activations on disk, in this folder, for a training set that does not
-                fit into memory; see `iknow.classifier.streaming`. The files vanish with the
+                fit into memory; see `iknow.classifier.fitting`. The files vanish with the
                 classifier: `save` keeps the evidence. Metrics are fitted to 100,000 samples.
             **params: Passed on to the training of a scikit-learn classifier, such as
                 `sample_weight` of shape (n,); with metadata routing, if the classifier requests it.
                 They train the model and nothing else: as evidence all samples count alike.
         """
-        with self._unchanged_by_failure():
+        with fitting.unchanged_by_failure(self):
             self.__dict__ = {name: old for name, old in vars(self).items() if name[-1] != "_"}
-            stored = None if folder is None else check_folder(folder, self.search)
+            stored = None if folder is None else fitting.check_folder(folder, self.search)
             at_hand = not is_loader(X)
             if at_hand and is_estimator(self.model):
-                check_features(self, self.model, X, None)
-            trains = at_hand and is_to_be_trained(self.model, X)
-            begin = fitting.train if trains else fitting.wrap
+                observe.check_features(self, self.model, X, None)
+            begin = fitting.train if at_hand and is_to_be_trained(self.model, X) else fitting.wrap
             self.plan_ = begin(self, X, y, rows, params, stored)
         return self
 
@@ -243,17 +240,10 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             True
         """
         if "plan_" not in vars(self):
-            with self._unchanged_by_failure():
+            with fitting.unchanged_by_failure(self):
                 self.plan_ = fitting.wrap(self, X, y, rows, {}, None, parts=True)
             return self
-        points, labels = fitting.collect_more(self, X, y)
-        with self.memory.alone():
-            plan = self.plan_
-            encode(labels, plan.classes, "y")  # classes do not come in parts
-            numbers = number_rows(plan, rows, len(labels))
-            plan = apply(plan, addition(plan, points, labels, numbers, say("", "")))
-            # What was chosen was chosen on less evidence, unless the user gave it.
-            self.plan_ = plan if is_fixed(self.rule) else replace(plan, selection=None, rules=None)
+        extend(self, X, y, rows, parts=True)
         return self
 
     def tune(
@@ -305,7 +295,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             >>> print(f"{ec.tune(X_val, coverage=0.8).selection_.coverage:.2f}")
             0.80
         """
-        plan = self._plan()
+        plan = self.plan_
         if is_fixed(self.rule):
             raise InputError("nothing to tune: rule=... fixes it; give a class, such as rule=Ball")
         seed = fitting.as_random_state(self.random_state).randint(np.iinfo(np.int32).max)
@@ -343,7 +333,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             >>> ec.recertify(X_test).selection_.stale
             ''
         """
-        plan = self._plan()
+        plan = self.plan_
         if is_fixed(self.rule):
             raise InputError("nothing to recertify: rule=... fixes it, and nothing was certified")
         if plan.selection is None:
@@ -355,7 +345,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self._choose(plan, plan.selection.goal, X, y, reference)
 
     def _choose(self, plan: Plan, goal: Goal, X: Any, y: Any, reference: Any) -> Self:
-        samples = read(self, plan.model, X, y, layers=plan.layers)
+        samples = observe.read(self, plan.model, X, y, layers=plan.layers)
         chosen = tuning.select(self, plan, goal, samples, "validation", reference=reference)
         with self.memory.alone():
             self.plan_ = self.plan_.chosen(chosen, len(plan.log))
@@ -379,7 +369,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             >>> len(ec.watch(X_test).selection_.watch) == len(X_test)
             True
         """
-        plan = self._plan()
+        plan = self.plan_
         if plan.selection is None:
             raise InputError(
                 "watch belongs to a tuned classifier: call tune first; with fixed neighborhoods "
@@ -403,32 +393,31 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             k: Gather evidence now, with at least k neighbor distances, to try rules with another k.
             evidence: Gather the evidence now, which is faster overall if you need all of it.
         """
-        plan = self._plan()
+        plan = self.plan_
         if plan.rules is None:
             raise NotFittedError(
                 "no neighborhoods yet: call tune(X_val, y_val), or give rule=Ball(0.5), say (fit "
                 "tunes only a scikit-learn classifier that it trains itself, not a fitted one)"
             )
-        gathers, least = (
-            as_flag(evidence, "evidence"),
-            as_whole(k, "k", "be a whole number >= 0", 0),
-        )
-        samples = read(self, plan.model, X, layers=plan.layers)
-        seen, gathered, decisions = find(plan, samples, least, gathers or least > 0, self.progress)
-        selection = plan.selection or plan.given
+        gathers = as_flag(evidence, "evidence")
+        least = as_whole(k, "k", "be a whole number >= 0", 0)
+        samples = observe.read(self, plan.model, X, layers=plan.layers)
+        seen, found, decisions = observe.find(plan, samples, least, gathers, self.progress)
+        selection, places = plan.selection or plan.given, np.arange(len(seen.belief))
+        labels = samples.labels
         return Assessment(
             classes=plan.classes,
             belief_codes=seen.belief,
             scores=seen.scores,
-            evidence=gathered,
+            evidence=found,
             neighborhoods=plan.rules,
             invalid=seen.invalid,
             knowable=None if selection is None else selection.knowable,
             decisions=decisions,
-            movements=movements_later(plan, samples.sizes, seen),
+            movements=Later(tuple(plan.searched), Mover(plan, samples.sizes, seen).find, places),
             levels=None if selection is None else selection.levels,
             least_confidence=-np.inf if selection is None else selection.least_confidence,
-            y_true=labels_of(samples, self.classes),
+            y_true=None if labels is None else observe.name_labels(labels, self.classes),
             index=X.index if hasattr(X, "iloc") else None,
         )
 
@@ -437,14 +426,11 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Raises an `InputError` that names the rows without an answer, where `assess` says IDK.
         """
-        plan, samples = self._read(X)
-        observation, n_columns = observe_all(plan.model, samples.read(), samples.n_samples, ())
-        check_columns(n_columns, plan.n_scored)
-        check_answered(observation.belief)
+        plan, observation = observe.answer(self, X, scores=False)
         labels: Labels = plan.classes[observation.belief]
         return labels
 
-    @available_if(_scores)  # type: ignore[untyped-decorator]
+    @available_if(_has("predict_proba", others=True))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Floats:
         """Return the model's own probabilities, of shape (n, n_classes), as `classes_` orders them.
 
@@ -459,9 +445,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             >>> np.array_equal(ec.predict_proba(X_val), trained.predict_proba(X_val))
             True
         """
-        plan, samples = self._read(X)
-        observation = join_whole(observe(plan, samples, (), progress=False))
-        check_answered(observation.belief)
+        plan, observation = observe.answer(self, X, scores=True)
         if is_estimator(self.model) or plan.gives_probabilities(observation.scores):
             return observation.scores
         return softmax(observation.scores)
@@ -473,7 +457,8 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Args:
             X: n samples, in any form the model takes.
         """
-        plan, samples = self._read(X)
+        plan = self.plan_
+        samples = observe.read(self, plan.model, X, layers=plan.layers)
         estimator: Any = plan.model.estimator  # type: ignore[attr-defined]
         parts = [estimator.decision_function(own_copy(batch)) for batch in samples.read()]
         decisions: Floats = np.concatenate(parts)
@@ -493,14 +478,14 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Return who gets what `fit` is passed besides X and y: the wrapped model, if it asks."""
-        mapping = MethodMapping().add(caller="fit", callee="fit")
-        router = MetadataRouter(owner=self).add_self_request(self)
-        return router.add(model=self.model, method_mapping=mapping)
+        router, mapping = MetadataRouter(owner=self), MethodMapping()
+        mapping.add(caller="fit", callee="fit")
+        return router.add_self_request(self).add(model=self.model, method_mapping=mapping)
 
     @property
     def memory(self) -> Memory:
         """The training samples: `memory.add`, `remove`, `relabel`, `compact`, `commit`, `log`."""
-        self._plan()
+        check_is_fitted(self)
         return Memory(self)
 
     def warm_up(self) -> Self:
@@ -508,7 +493,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Otherwise the first request waits for this: seconds, if no process has compiled it before.
         """
-        plan = self._plan()
+        plan = self.plan_
         for index in plan.indexes.values():
             index.warm_up()
         if isinstance(plan.probe, Probe) and not isinstance(plan.model, PrecomputedModel):
@@ -558,7 +543,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             >>> EpistemicClassifier.load("iris.iknow", FrozenEstimator(trained)).layers_
             ('input',)
         """
-        self._plan()
+        check_is_fitted(self)
         save_classifier(self, path, probe, name, note, version, onnx, samples)
 
     @classmethod
@@ -581,9 +566,8 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             path: The file to read.
             model: The model. It is read as it was saved; if that took a function, which a bundle
                 cannot hold, pass it again: as_model(model, embed=...). Default: the one in the
-                bundle, run by onnxruntime; if the bundle
-                holds none, the classifier takes precomputed outputs, (scores, {layer:
-                activations}).
+                bundle, run by onnxruntime; if the bundle holds none, the classifier takes
+                precomputed outputs, (scores, {layer: activations}).
             verify: Compare the arrays with their checksums before the first answer that depends on
                 them, and again if a mapped file changes; "now" also compares at once, False never.
                 Bundles larger than 256 MiB are mapped, others copied into memory.
@@ -598,11 +582,10 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         If the evidence of the bundle was changed, it is loaded as it is now; see `memory.log`.
         """
-        loaded = load_classifier(cls, Plan, path, model, verify, search, check_model, at)
-        classifier: Self = loaded[0]
-        plan = classifier.plan_
-        classifier.plan_ = as_bundled(plan, loaded[1], plan.bundled["sha256"])
-        return classifier
+        made = load_classifier(cls, Plan, path, model, verify, search, check_model, at)
+        classifier, plan = made[0], made[0].plan_
+        classifier.plan_ = as_bundled(plan, made[1], plan.bundled["sha256"])
+        return classifier  # type: ignore[no-any-return]
 
     def _repr_html_inner(self) -> str:
         from iknow.classifier.html import to_html  # markup is for notebooks alone
@@ -614,22 +597,3 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         shown = {"text/plain": repr(self)}
         as_diagram = get_config()["display"] == "diagram"
         return shown | ({"text/html": self._repr_html_inner()} if as_diagram else {})
-
-    def _read(self, X: Any) -> tuple[Plan, Samples]:
-        plan = self._plan()
-        return plan, read(self, plan.model, X, layers=plan.layers)
-
-    def _plan(self) -> Plan:
-        """The plan as it is now: a change meanwhile must not mix old and new evidence."""
-        if (plan := vars(self).get("plan_")) is None:
-            check_is_fitted(self)  # raises
-        return plan  # type: ignore[return-value]
-
-    @contextmanager
-    def _unchanged_by_failure(self) -> Iterator[None]:
-        before = vars(self).copy()
-        try:
-            yield
-        except BaseException:
-            self.__dict__ = before
-            raise

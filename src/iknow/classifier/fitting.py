@@ -4,12 +4,20 @@ A trained model is taken as it is. An unfitted scikit-learn classifier is cloned
 but a part of the samples, which tunes the rules. `fit` passes on what that training asks for, such
 as weights. With scikit-learn's metadata routing the wrapped classifier gets what it requests, as
 `LogisticRegression().set_fit_request(sample_weight=True)` does. Without it, its `fit` gets all.
+
+With a folder, activations go straight to disk, for evidence that does not fit into memory. The
+samples are read once, and their activations written to scratch files in the order in which they
+come, as nobody knows the classes yet. When all have come, the labels are counted, each layer's
+metric is fitted, and the activations are read once more, transformed, and written where they belong
+in the order of the classes. In memory are the labels, the row numbers and one batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,14 +26,13 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils.metadata_routing import process_routing
 
-from iknow.classifier.observe import check_columns, check_valid, track
+from iknow.classifier.observe import check_valid, name_labels, read, track
 from iknow.classifier.plan import Plan, kind_of, settle
-from iknow.classifier.reading import all_labels, read
-from iknow.classifier.streaming import build_on_disk, check_first, choose_rows, observe_to_disk
 from iknow.classifier.tuning import select
 from iknow.core.arrays import Floats32, Ints, Labels
 from iknow.core.text import as_flag, as_real, names, shown
 from iknow.errors import InputError, RefusedError, SelectionError, warn
+from iknow.metrics import Metric
 from iknow.metrics.defaults import default_metric, warn_of_layers
 from iknow.models.adapt import as_model
 from iknow.models.inputs import count_samples, own_copy, take_rows
@@ -36,18 +43,38 @@ from iknow.models.labels import (
     encode,
     find_classes,
 )
-from iknow.models.model import Model, Observation, observe_all
+from iknow.models.model import Model, Observation, check_width, observe_all
 from iknow.models.numbers import as_dense
 from iknow.models.probe import Probe, make_probe
 from iknow.models.refused import ORDINARY, find_kinds, is_refusal
 from iknow.models.samples import Samples, warn_of_shuffling
+from iknow.pages import read_through
 from iknow.rules import Ball
-from iknow.search.layer import LayerIndex
-from iknow.search.scratch import Folder
+from iknow.search.disk import DiskIndex
+from iknow.search.layer import LayerIndex, Search
+from iknow.search.scratch import Folder, ScratchFile, as_folder, check_room, write_rows
 from iknow.selection import Goal, Selection
 
 if TYPE_CHECKING:
     from iknow.classifier.estimator import EpistemicClassifier
+
+# On disk a metric is fitted to so many samples, drawn evenly: to all of them if there are no more,
+# so that a small training set gives the same classifier on disk as in memory.
+MOST_ROWS = 100_000
+MOST_BYTES = 1 << 28  # of the activations that a metric is fitted to
+VALUES_AT_ONCE = 1 << 21
+BYTES_PER_VALUE = 9  # as they come, in the order of the classes, and coded
+
+
+@contextmanager
+def unchanged_by_failure(classifier: EpistemicClassifier) -> Iterator[None]:
+    """A classifier whose fit fails is as it was before."""
+    before = vars(classifier).copy()
+    try:
+        yield
+    except BaseException:
+        classifier.__dict__ = before
+        raise
 
 
 def collect(
@@ -69,14 +96,23 @@ def collect(
     if samples.labels is not None and not parts:
         check_several_classes(samples.labels)
     settings = settle(classifier, model, first)
+    layers = tuple(settings.roles)
     if samples.n_samples is not None and not parts:
         settings.check_size(samples.n_samples)
-    observation, n_columns = _run(model, samples, settings.layers, classifier.progress, folder)
-    labels = all_labels(samples, classifier.classes)
+    enabled = as_flag(classifier.progress, "progress")
+    batches = track(samples.read(), samples.n_batches, "Collecting evidence", enabled=enabled)
+    spool = Spool(folder, samples.n_expected)
+    asked = model, check_first(batches, samples), samples.n_samples, layers
+    if folder is None:
+        observation, n_columns = observe_all(*asked)
+    else:
+        observation, n_columns = observe_all(*asked, spool.take)
+        observation = replace(observation, activations=spool.rows())
+    labels = name_labels(samples.all_labels(), classifier.classes)
     if not parts:  # of a loader they are known by now
         check_several_classes(labels)
         settings.check_size(len(labels))
-    check_valid(observation.invalid, "training", positions, settings.layers)
+    check_valid(observation.invalid, "training", positions, layers)
     found = observation.activations
     some = slice(None) if folder is None else choose_rows(found)
     typical = {layer: values[some] for layer, values in found.items()}
@@ -96,54 +132,98 @@ def collect(
             if folder is None
             else build_on_disk(*arrays, folder, classifier.search)
         )
-    probe = _find_probe(model, samples, codes, numbers, settings.layers, classifier.batch_size)
-    given = classifier.rule if isinstance(classifier.rule, Selection) else None
-    return Plan(model, settings.layers, classes, indexes, probe, rules=settings.fixed, given=given)
-
-
-def collect_more(
-    classifier: EpistemicClassifier, X: Any, y: Any
-) -> tuple[dict[str, Floats32], Labels]:
-    """Further samples as the indexes store them, by layer, and their labels, of shape (n,)."""
-    plan = classifier.plan_
-    samples = read(classifier, plan.model, X, y, layers=plan.layers)
-    observation, n_columns = _run(plan.model, samples, plan.layers, classifier.progress)
-    check_columns(n_columns, plan.n_scored)
-    check_valid(observation.invalid, "training", None, plan.layers)
-    found = observation.activations.items()
-    points = {layer: plan.indexes[layer].transform(values) for layer, values in found}
-    return points, all_labels(samples, classifier.classes)
-
-
-def _run(
-    model: Model, samples: Samples, layers: tuple[str, ...], progress: bool, folder: Folder = None
-) -> tuple[Observation, int]:
-    """What the model says about all samples, and the number of score columns."""
-    enabled = as_flag(progress, "progress")
-    batches = track(samples.read(), samples.n_batches, "Collecting evidence", enabled=enabled)
-    if folder is None:
-        return observe_all(model, batches, samples.n_samples, layers)
-    labeled = check_first(batches, samples)
-    return observe_to_disk(model, labeled, samples.n_expected, layers, folder)
-
-
-def _find_probe(
-    model: Model,
-    samples: Samples,
-    codes: Ints,
-    rows: Ints,
-    layers: tuple[str, ...],
-    batch_size: int | None,
-) -> Probe | str:
-    """What the model can be recognized by, or why it cannot. rows: numbers of the samples."""
+    probe: Probe | str = "its loader yields inputs that cannot be kept in a bundle"
     inputs = samples.inputs
-    if inputs is None:
-        if samples.richest is None:
-            return "its loader yields inputs that cannot be kept in a bundle"
-        inputs, labels, places = samples.richest
-        rows = rows[places]
-        codes = np.unique(labels.astype(str), return_inverse=True)[1]
-    return make_probe(model, inputs, codes, layers, rows, batch_size)
+    if inputs is None and samples.richest is not None:
+        inputs, of_some, places = samples.richest
+        numbers, codes = numbers[places], np.unique(of_some.astype(str), return_inverse=True)[1]
+    if inputs is not None:
+        probe = make_probe(model, inputs, codes, layers, numbers, classifier.batch_size)
+    given = classifier.rule if isinstance(classifier.rule, Selection) else None
+    return Plan(model, layers, classes, indexes, probe, rules=settings.fixed, given=given)
+
+
+def check_first(batches: Iterable[Any], samples: Samples) -> Iterator[Any]:
+    """The same batches; if the first has no labels, the others are not waited for."""
+    for number, batch in enumerate(batches):
+        if number == 0 and samples.labels is None:
+            samples.all_labels()
+        yield batch
+
+
+class Spool:
+    """Activations in scratch files, one for each layer, as one observation comes after another.
+
+    n_expected: about how many samples will come, if that is known, to see whether there is room.
+    """
+
+    def __init__(self, folder: Folder, n_expected: int | None) -> None:
+        self._folder, self._n_expected, self._n = folder, n_expected or 0, 0
+        self._files: dict[str, tuple[ScratchFile, int]] = {}
+
+    def take(self, part: Observation) -> Observation:
+        """The observation without its activations, which are in the files from now on."""
+        if not self._files:
+            widths = {layer: values.shape[1] for layer, values in part.activations.items()}
+            needed = BYTES_PER_VALUE * sum(widths.values()) * self._n_expected
+            check_room(as_folder(self._folder), needed)
+            self._files = {layer: (ScratchFile(self._folder), widths[layer]) for layer in widths}
+        for layer, values in part.activations.items():
+            file, width = self._files[layer]
+            check_width(layer, values, width)
+            file.write(values.astype(np.float32, copy=False), 4 * self._n * width)
+        self._n += len(part)
+        return replace(part, activations={})
+
+    def rows(self) -> dict[str, Floats32]:
+        """All activations by layer, mapped."""
+        files = self._files.items()
+        return {layer: file.as_rows(self._n, width) for layer, (file, width) in files}
+
+
+def choose_rows(activations: Mapping[str, Floats32]) -> Ints:
+    """The samples that metrics are fitted to, ascending; all of them if they are few."""
+    n = min(len(values) for values in activations.values())
+    widest = max(values.shape[1] for values in activations.values())
+    most = max(1, min(MOST_ROWS, MOST_BYTES // (4 * widest)))
+    return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(np.int64)
+
+
+def build_on_disk(
+    activations: Floats32,
+    codes: Ints,
+    n_classes: int,
+    numbers: Ints,
+    metric: Metric,
+    folder: Folder,
+    search: Search,
+) -> LayerIndex:
+    """The index of a layer whose activations are mapped; see `LayerIndex.build`."""
+    order = np.lexsort((numbers, codes))
+    width = np.shape(metric.transform(activations[:1]))[1]
+
+    def pieces() -> Iterator[Floats32]:
+        for values in read_through(activations, VALUES_AT_ONCE // activations.shape[1]):
+            # As float32, which is what an index stores; it reports what overflows.
+            with np.errstate(over="ignore"):
+                points = np.asarray(metric.transform(values)).astype(np.float32, copy=False)
+            yield points
+
+    points = write_rows(folder, order, width, pieces())
+    if search is None and metric.p == 2:
+        search = partial(DiskIndex, folder=folder)
+    layer = LayerIndex(points, codes[order], n_classes, numbers[order], metric, search)
+    layer._index  # noqa: B018 - checked now
+    return layer
+
+
+def check_folder(folder: object, search: Search) -> Folder:
+    """A folder to stream to, made if there is none; a device would need its own copy."""
+    if isinstance(search, str):
+        raise InputError(
+            f"with folder=..., the evidence stays on disk: search must be no device; got {search!r}"
+        )
+    return as_folder(folder)  # type: ignore[arg-type]
 
 
 def wrap(

@@ -14,30 +14,31 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from iknow.classifier.fitting import collect_more
-from iknow.classifier.plan import Plan, stale
-from iknow.core.arrays import Floats32, Ints, Labels
-from iknow.core.text import name, names, shown
+from iknow.classifier.observe import check_valid, name_labels, observe, read
+from iknow.classifier.plan import Plan, is_fixed, stale
+from iknow.core.arrays import Ints
+from iknow.core.text import as_flag, name, names, shown
 from iknow.errors import BundleError, IknowError, InputError
 from iknow.locking import Lock
 from iknow.models.labels import (
     as_row_numbers,
     as_vector,
     check_count,
+    encode,
     encode_all,
     extend_classes,
 )
+from iknow.models.model import join_whole
 from iknow.models.numbers import as_array
 from iknow.models.probe import Probe
-from iknow.search.layer import LayerIndex
 from iknow.storage.about_record import now
 from iknow.storage.change import ADD, RELABEL, REMOVE, Change, Logged, check_change, check_said
 from iknow.storage.committing import commit_changes
@@ -46,8 +47,6 @@ from iknow.storage.opening import open_bundle
 if TYPE_CHECKING:
     from iknow.classifier.estimator import EpistemicClassifier
 
-Said = tuple[str, str, str]
-"""When a change is made, by whom and why."""
 NONE: Ints = np.empty(0, dtype=np.int64)
 
 
@@ -96,12 +95,7 @@ class Memory:
             >>> ec.memory.add(X_val[:2], y_val[:2], who="Ada", why="new leaves")
             array([50, 51])
         """
-        said = say(who, why)
-        points, labels = collect_more(self._classifier, X, y)
-        with self.alone():
-            numbers = number_rows(self._classifier.plan_, rows, len(labels))
-            self._apply(addition(self._classifier.plan_, points, labels, numbers, said))
-        return numbers
+        return extend(self._classifier, X, y, rows, who, why)
 
     def remove(self, ids: Any, who: str = "", why: str = "") -> Self:
         """Remove samples from the evidence, by their numbers.
@@ -119,8 +113,8 @@ class Memory:
             >>> ec.memory.remove([3, 7], why="blurred").log[0].what
             'remove'
         """
-        numbers, said = as_ids(ids), say(who, why)
-        return self._apply(Change(REMOVE, *said, np.sort(numbers), NONE, NONE, {}))
+        numbers = np.sort(as_ids(ids))
+        return self._apply(Change(REMOVE, now(), who, why, numbers, NONE, NONE, {}))
 
     def relabel(self, ids: Any, y: Any, who: str = "", why: str = "") -> Self:
         """Give samples other labels, or the same ones, which is logged all the same.
@@ -136,12 +130,15 @@ class Memory:
             >>> ec.memory.relabel([3], [0], who="Ada", why="a slip").log[0].ids
             array([3])
         """
-        numbers, said = as_ids(ids), say(who, why)
-        labels = check_count(as_vector(y, "y", column=True), len(numbers))
+        numbers, when = as_ids(ids), now()
         order = np.argsort(numbers)
+        labels = check_count(as_vector(y, "y", column=True), len(numbers))[order]
         with self.alone():
-            plan = self._classifier.plan_
-            return self._apply(relabeling(plan, numbers[order], labels[order], said))
+            plan, rows = self._classifier.plan_, numbers[order]
+            check_there(plan, rows)
+            codes, new = encode_all(labels, plan.classes)
+            points = {layer: index.take(rows)[0] for layer, index in plan.indexes.items()}
+            return self._apply(Change(RELABEL, when, who, why, rows, rows, codes, points, new))
 
     def compact(self) -> Self:
         """Fold all changes into one index, as if built from the samples that are there.
@@ -193,11 +190,10 @@ class Memory:
             self._classifier.plan_ = apply(self._classifier.plan_, change)
         return self
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
+    def alone(self) -> AbstractContextManager[Any]:
         """Changes, and choices that must not miss one, take turns."""
-        with self._classifier.__dict__.setdefault("_changing", Lock()).held():
-            yield
+        lock: Lock = self._classifier.__dict__.setdefault("_changing", Lock())
+        return lock.held()
 
 
 def follow(classifier: EpistemicClassifier, sha256: str | None = None) -> Any:
@@ -255,12 +251,19 @@ def apply(plan: Plan, change: Change) -> Plan:
                 f"{rule!r} of layer {name(layer)!r} asks for more samples than the {n_rows} "
                 "that would be left: add others first, or tune for fewer"
             )
+    indexes = {}
+    for layer, index in plan.indexes.items():
+        none = np.empty((0, index.n_features), dtype=np.float32)
+        came = change.points[layer] if len(change.rows) else none, labels, change.rows
+        try:
+            indexes[layer] = index.changed(change.removed, *came, len(classes))
+        except InputError as error:
+            raise InputError(f"layer {name(layer)!r}: {error}") from error
     leaving, probe = np.setdiff1d(change.removed, change.rows), plan.probe
     selection = plan.selection or plan.given
-    indexes, n = plan.indexes.items(), len(classes)
     return replace(
         plan,
-        indexes={layer: _change_layer(layer, each, change, n) for layer, each in indexes},
+        indexes=indexes,
         classes=classes,
         log=(*plan.log, change.logged()),
         uncommitted=None if plan.uncommitted is None else (*plan.uncommitted, change),
@@ -269,39 +272,54 @@ def apply(plan: Plan, change: Change) -> Plan:
     )
 
 
-def addition(
-    plan: Plan, points: Mapping[str, Floats32], labels: Labels, numbers: Ints, said: Said
-) -> Change:
-    """The change that brings samples with these labels and numbers, of shape (n,)."""
-    codes, new = encode_all(labels, plan.classes)
-    order = np.argsort(numbers)
-    sorted_points = {layer: values[order] for layer, values in points.items()}
-    return Change(ADD, *said, NONE, numbers[order], codes[order], sorted_points, new)
+def extend(
+    classifier: EpistemicClassifier,
+    X: Any,
+    y: Any,
+    rows: Any,
+    who: str = "",
+    why: str = "",
+    *,
+    parts: bool = False,
+) -> Ints:
+    """Add samples to the memory of a classifier, and return their numbers, of shape (n,).
 
-
-def relabeling(plan: Plan, numbers: Ints, labels: Labels, said: Said) -> Change:
-    """The change that gives samples, by their numbers, ascending, other labels."""
-    check_there(plan, numbers)
-    codes, new = encode_all(labels, plan.classes)
-    points = {layer: index.take(numbers)[0] for layer, index in plan.indexes.items()}
-    return Change(RELABEL, *said, numbers, numbers, codes, points, new)
-
-
-def number_rows(plan: Plan, rows: Any, n: int) -> Ints:
-    """The numbers of n samples to come."""
-    numbers = as_row_numbers(rows, n)
-    if rows is not None:
-        if (is_taken := plan.index.has(numbers)).any():
+    parts: whether these are a part of the training samples, as for `partial_fit`.
+    """
+    said = now(), check_said(who, "who"), check_said(why, "why")
+    plan = classifier.plan_
+    samples = read(classifier, plan.model, X, y, layers=plan.layers)
+    enabled = as_flag(classifier.progress, "progress")
+    batches = observe(plan, samples, plan.layers, progress=enabled, scores=False)
+    observation = join_whole(batches, samples.n_samples)
+    check_valid(observation.invalid, "training", None, plan.layers)
+    found = observation.activations.items()
+    points = {layer: plan.indexes[layer].transform(values) for layer, values in found}
+    labels = name_labels(samples.all_labels(), classifier.classes)
+    with classifier.memory.alone():
+        plan = classifier.plan_  # it may have changed meanwhile
+        if parts:
+            encode(labels, plan.classes, "y")  # classes do not come in parts
+        numbers = as_row_numbers(rows, len(labels))
+        if rows is None:
+            logged = [int(each.ids[-1]) for each in plan.log]
+            first = max(plan.index.highest_row, *logged, -1) + 1
+            if first + len(labels) > np.iinfo(np.int64).max:
+                raise InputError(f"no numbers are left after {first - 1}: give rows=...")
+            numbers += first
+        elif (is_taken := plan.index.has(numbers)).any():
             raise InputError(
                 "rows must differ from those of the samples added before; "
                 f"{names(numbers[is_taken].tolist())} are taken"
             )
-        return numbers
-    logged = [int(each.ids[-1]) for each in plan.log]
-    first = max(plan.index.highest_row, *logged, -1) + 1
-    if first + n > np.iinfo(np.int64).max:
-        raise InputError(f"no numbers are left after {first - 1}: give rows=...")
-    return numbers + first
+        codes, new = encode_all(labels, plan.classes)
+        order = np.argsort(numbers)
+        ordered = {layer: values[order] for layer, values in points.items()}
+        plan = apply(plan, Change(ADD, *said, NONE, numbers[order], codes[order], ordered, new))
+        # What was chosen was chosen on less evidence, unless the user gave it.
+        keeps = not parts or is_fixed(classifier.rule)
+        classifier.plan_ = plan if keeps else replace(plan, selection=None, rules=None)
+    return numbers
 
 
 def check_there(plan: Plan, numbers: Ints) -> None:
@@ -310,15 +328,6 @@ def check_there(plan: Plan, numbers: Ints) -> None:
     if not there.all():
         missing = names(numbers[~there].tolist())
         raise InputError(f"there are no samples with these numbers: {missing}")
-
-
-def _change_layer(layer: str, index: LayerIndex, change: Change, n_classes: int) -> LayerIndex:
-    none = np.empty((0, index.n_features), dtype=np.float32)
-    points = change.points[layer] if len(change.rows) else none
-    try:
-        return index.changed(change.removed, points, change.labels, change.rows, n_classes)
-    except InputError as error:
-        raise InputError(f"layer {name(layer)!r}: {error}") from error
 
 
 def as_ids(ids: Any) -> Ints:
@@ -335,8 +344,3 @@ def as_ids(ids: Any) -> Ints:
     if int(found[0]) < 0 or int(found[-1]) > np.iinfo(np.int64).max:
         raise InputError(f"ids must be numbers from 0 to 2**63 - 1; got {names(ids)}")
     return numbers.astype(np.int64)
-
-
-def say(who: Any, why: Any) -> Said:
-    """When a change is made, by whom and why."""
-    return now(), check_said(who, "who"), check_said(why, "why")

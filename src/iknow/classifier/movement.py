@@ -22,7 +22,7 @@ shows most changes), and inputs of another dtype than those assessed.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,12 +34,11 @@ from iknow.core.bisector import find_crossings
 from iknow.core.robustness import FURTHEST, Movement, Sensitivity
 from iknow.core.rule import promise_of
 from iknow.errors import IknowError, LayerError, warn
-from iknow.explain.later import Later
 from iknow.locking import cached_property
 from iknow.metrics.lipschitz import FLOAT32_ROUNDING, ROUND_UP, SMALLEST
 from iknow.metrics.metric import Minkowski, check_promises, lp_norms
 from iknow.models.inputs import Sizes, as_rows, join_sizes, norms
-from iknow.models.model import Model, Observation, promised_sensitivity
+from iknow.models.model import Observation, promised_sensitivity
 from iknow.search.layer import LayerIndex
 
 NOT_BOUNDED = (
@@ -47,27 +46,17 @@ NOT_BOUNDED = (
 )  # fmt: skip  # whatever an unknown model may raise on the way to a bound
 
 
-def movements_later(
-    plan: Plan, measured: Sequence[Callable[[], Sizes]], seen: Observation
-) -> Later[Movement]:
-    """How far the points of each layer can move, on request; measured: finds sizes of inputs."""
-    mover = Mover(plan.model, plan.searched, measured, seen.activations or None, seen.belief)
-    return Later(tuple(plan.searched), mover.find, np.arange(len(seen.belief)))
-
-
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Mover:
-    """Finds how far the points of n samples can move.
+    """Finds how far the points of assessed samples can move.
 
-    measured: what finds the sizes of the inputs, batch by batch. activations: by layer, of shape
-    (n, n_features); None if not kept. belief: of shape (n,).
+    measured: what finds the sizes of the inputs, batch by batch. seen: what the model said about
+    them, without activations if those were too large to keep.
     """
 
-    model: Model
-    indexes: Mapping[str, LayerIndex]
+    plan: Plan
     measured: Sequence[Callable[[], Sizes]]
-    activations: Mapping[str, Floats32] | None
-    belief: Ints
+    seen: Observation
 
     @cached_property
     def sizes(self) -> Sizes:
@@ -78,8 +67,8 @@ class Mover:
         bound = self._bounds[layer]
         if not math.isfinite(bound.lipschitz):
             return Movement(math.inf)
-        index = self.indexes[layer]
-        queries = None if self.activations is None else self.activations[layer][positions]
+        index, kept = self.plan.indexes[layer], self.seen.activations
+        queries = kept[layer][positions] if kept else None
         points, stretch, unsure = _measure(index, queries)
         stretch = stretch / (1 - bound.relative_rounding)
         # `_check_known` saw that what is not known does not count.
@@ -93,7 +82,7 @@ class Mover:
         rounding = np.nan_to_num(2 * lost * ROUND_UP, nan=np.inf, posinf=np.inf)
         crossing: Any = -np.inf
         if points is not None and index.metric.p == 2:  # where bisectors are flat
-            nearest = points.astype(np.float32), self.belief[positions]
+            nearest = points.astype(np.float32), self.seen.belief[positions]
             crossing = find_crossings(index.points, index.labels, *nearest)
         if not isinstance(stretch, np.ndarray):  # the same for all samples
             return Movement(stretch * lipschitz, rounding, crossing)
@@ -106,10 +95,10 @@ class Mover:
         """The sensitivity of each layer; warns if none has a finite one."""
         bounds: dict[str, Sensitivity] = {}
         reasons: list[str] = []
-        for layer, index in self.indexes.items():
+        for layer, index in self.plan.searched.items():
             try:
                 check_promises(index.metric)
-                bounds[layer] = promised_sensitivity(self.model, layer, self.sizes)
+                bounds[layer] = promised_sensitivity(self.plan.model, layer, self.sizes)
                 self._check_known(bounds[layer], index)
                 self._check_probe(layer, bounds[layer])
             except NOT_BOUNDED as error:
@@ -131,7 +120,7 @@ class Mover:
         if bound.rounding_per_length and self.sizes.lengths is None:
             raise LayerError("its rounding grows with the inputs, which are not numeric arrays")
         by_activation = bound.relative_rounding or type(index.metric) is not Minkowski
-        if self.activations is None and by_activation:
+        if not self.seen.activations and by_activation:
             raise LayerError(
                 "its rounding depends on the activations, which were too large to keep: assess "
                 "fewer samples at once"
@@ -139,11 +128,11 @@ class Mover:
 
     def _check_probe(self, layer: str, bound: Sensitivity) -> None:
         """A second net: the probe must be answered as in the assessment, and move as promised."""
-        if self.sizes.probe is None or self.activations is None or self.sizes.lengths is None:
+        if self.sizes.probe is None or not self.seen.activations or self.sizes.lengths is None:
             return
-        observation = self.model.observe(self.sizes.probe, (layer,))
+        observation = self.plan.model.observe(self.sizes.probe, (layer,))
         now = observation.activations[layer].astype(np.float64)
-        before = self.activations[layer][: len(now)].astype(np.float64)
+        before = self.seen.activations[layer][: len(now)].astype(np.float64)
         inputs, lengths = as_rows(self.sizes.probe), self.sizes.lengths[: len(now)]
         off = (bound.off(lengths, norms(before)) + SMALLEST * math.sqrt(now.shape[1])) * ROUND_UP
         usable = np.isfinite(lengths) & ~observation.invalid

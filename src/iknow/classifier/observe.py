@@ -1,5 +1,9 @@
 """Observing: what a model, and the indexes of its layers, say about samples, batch by batch.
 
+What the user passes becomes samples for the model. The number and names of the features are
+recorded at `fit`, as scikit-learn does, and compared afterwards; other models take numbers by their
+places, so only a table's names must not change.
+
 One loop serves fitting, tuning and assessing. It asks the model about a batch and searches each
 layer for what is wanted: evidence, a decision by the layer's rule, or the contrast that tuning
 needs. Evidence that an assertion does not need is gathered later, on request.
@@ -10,28 +14,122 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
-from itertools import chain
-from typing import Any, TypeVar
+from itertools import chain, repeat, takewhile
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+from sklearn.utils.validation import validate_data
 
 from iknow.classifier.plan import Plan
-from iknow.core.arrays import Bools, Ints
+from iknow.core.arrays import Bools, Ints, Labels
 from iknow.core.codes import NO_BELIEF
 from iknow.core.decision import Decision
 from iknow.core.evidence import Columns, Evidence, discard_evidence, stack_evidence
+from iknow.core.text import names
 from iknow.errors import InputError
 from iknow.explain.later import Later
-from iknow.models.model import Observation, join_whole
-from iknow.models.samples import Samples
+from iknow.metrics.lipschitz_sklearn import unwrap
+from iknow.models import PrecomputedModel
+from iknow.models.adapt import has_base
+from iknow.models.labels import as_vector, name_positions
+from iknow.models.model import Model, Observation, join_whole, without_scores
+from iknow.models.numbers import as_pandas
+from iknow.models.samples import Samples, as_samples
 from iknow.search.layer import LayerIndex
+
+if TYPE_CHECKING:
+    from iknow.classifier.estimator import EpistemicClassifier
 
 Item = TypeVar("Item")
 About = TypeVar("About", bound=Columns)
 
 BYTES_OF_ACTIVATIONS_KEPT = 1 << 30  # over all layers, to gather evidence later
 QUERIES_AT_ONCE = 4096  # of the kept activations, so that copies of them stay small
+
+
+def read(
+    classifier: EpistemicClassifier,
+    model: Model,
+    X: Any,
+    y: Any = None,
+    *,
+    layers: tuple[str, ...] | None = None,
+) -> Samples:
+    """The samples of what the user passed, as batches for the model.
+
+    layers: those of a fitted classifier; None while it is being fitted, which learns the features.
+    """
+    by_columns = model.knows_columns and model is not classifier.model
+
+    def prepare(inputs: Any) -> Any:
+        prepared = model.prepare(inputs)
+        table = prepared if isinstance(inputs, Mapping) else inputs
+        known = hasattr(classifier, "n_features_in_")
+        if (known or layers is None) and (by_columns or hasattr(table, "columns")):
+            check_features(classifier, model, table, None if not known else layers or ())
+        return prepared
+
+    takes_pairs = isinstance(model, PrecomputedModel)
+    return as_samples(X, y, prepare, classifier.batch_size, takes_pairs=takes_pairs)
+
+
+def name_labels(labels: Labels, classes: Any) -> Labels:
+    """The labels of samples, of shape (n,); positions as the classes that the user gave."""
+    return labels if classes is None else name_positions(labels, as_vector(classes, "classes"))
+
+
+def check_features(
+    classifier: EpistemicClassifier, model: Any, X: Any, layers: tuple[str, ...] | None
+) -> None:
+    """Record the number and names of the features in a classifier, or compare with those.
+
+    layers: those in use; None to record.
+    """
+    before = getattr(classifier, "feature_names_in_", None)
+    is_array = isinstance(X, np.ndarray)
+    table = X if is_array else as_pandas(X)
+    if layers is not None:  # scikit-learn takes ten times as long to see that nothing changed
+        if before is None:
+            is_same = is_array and X.shape[1:] == (classifier.n_features_in_,)
+        else:
+            is_same = hasattr(table, "columns") and list(table.columns) == before.tolist()
+        if is_same:
+            return
+    try:
+        validate_data(classifier, table, reset=layers is None, skip_check_array=True)
+    except Exception as error:  # X may be any object, and fail in any way
+        if before is None or not hasattr(table, "columns") or layers is None:
+            raise InputError(f"X must be an array or a data frame: {error}") from error
+        matches = getattr(model, "matches", None)  # of a bundle's own model
+        by_name = "input" not in layers and _reads_by_name(model)
+        if not by_name and not (matches is not None and matches(table)):
+            moved = _what_moved(list(before), list(table.columns))
+            raise InputError(f"{error}\n{moved}") from error
+
+
+def _reads_by_name(model: Any) -> bool:
+    """Whether a model itself takes its columns by name, wherever they are, and nothing else."""
+    steps, _ = unwrap(getattr(model, "estimator", None))
+    first: Any = steps[0][1] if steps else None
+    columns = [part[2] for part in getattr(first, "transformers", ())]
+    named = all(isinstance(name, str) for each in columns for name in np.atleast_1d(each).tolist())
+    # Known by its name: importing it takes long.
+    return has_base(first, "ColumnTransformer", "sklearn") and first.remainder == "drop" and named
+
+
+def _what_moved(before: list[Any], now: list[Any]) -> str:
+    """Which columns are missing, new, or elsewhere, and what to do about it."""
+    missing = [name for name in before if name not in now]
+    new = [name for name in now if name not in before]
+    moved = [name for name in before if name in now and now.index(name) != before.index(name)]
+    remedy = "pass X[ec.feature_names_in_], the columns as fit had them"
+    if missing:
+        remedy = "pass a table with all columns that fit had, ec.feature_names_in_"
+    said = [("missing", missing), ("new", new), ("moved", [] if missing or new else moved)]
+    words = "; ".join(f"{word}: {names(columns)}" for word, columns in said if columns)
+    return f"Columns {words}: {remedy}"
 
 
 def observe(
@@ -41,8 +139,9 @@ def observe(
     *,
     progress: bool,
     measuring: bool = False,
+    scores: bool = True,
 ) -> Iterator[Observation]:
-    """What the model says about one batch after another.
+    """What the model says about one batch after another; scores: whether to keep them.
 
     A model on its own device computes the next batch during the search for this one; on the same
     cores the two would only take turns.
@@ -51,14 +150,32 @@ def observe(
 
     def ask(batch: Any) -> Observation:
         observation = model.observe(batch, layers)
-        check_columns(observation.scores.shape[1], n_scored)
-        return observation
+        if (n_columns := observation.scores.shape[1]) != n_scored:
+            raise InputError(
+                f"the scores must have a column for each of the {n_scored} classes; got {n_columns}"
+            )
+        return observation if scores else without_scores(observation)
 
     batches: Iterable[Any] = samples.read(measuring=measuring)
     if samples.n_batches == 1:
         return map(ask, batches)
     batches = track(batches, samples.n_batches, "Gathering evidence", enabled=progress)
     return map_ahead(ask, batches) if model.is_elsewhere else map(ask, batches)
+
+
+def answer(classifier: EpistemicClassifier, X: Any, *, scores: bool) -> tuple[Plan, Observation]:
+    """The model's own answers, one for every sample, and the plan that they are by."""
+    plan = classifier.plan_
+    samples = read(classifier, plan.model, X, layers=plan.layers)
+    parts = observe(plan, samples, (), progress=False, scores=scores)
+    observation = join_whole(parts, samples.n_samples)
+    if (absent := observation.belief == NO_BELIEF).any():
+        raise InputError(
+            f"the model gives no answer for row {int(absent.argmax())}, because of a NaN or inf "
+            f"value (rows affected: {int(absent.sum())}). Remove or fix these rows, or use assess, "
+            "which says IDK for them"
+        )
+    return plan, observation
 
 
 def search_all(
@@ -99,10 +216,11 @@ def find(
 
     Where decisions are faster they are found now, and evidence on request; else there are none, and
     the activations are not kept if they are large. Decisions about invalid samples mean nothing.
-    k: how many neighbor distances to gather at least. now: whether to gather the evidence at once.
+    k: how many neighbor distances to gather at least, and then at once. now: whether to gather the
+    evidence at once in any case.
     """
     indexes, rules, (n_neighbors, per_class) = plan.searched, plan.rules or {}, plan.need
-    k, n = max(k, n_neighbors), samples.n_expected
+    now, k, n = now or k > 0, max(k, n_neighbors), samples.n_expected
     observations = observe(plan, samples, tuple(rules), progress=progress, measuring=True)
     keeps = False
     if n is not None:  # else nothing is kept to gather evidence from later
@@ -136,7 +254,7 @@ def find(
     return observation, later, decisions
 
 
-def map_ahead(work: Callable[[Any], Item], items: Iterable[Any]) -> Iterator[Item]:
+def map_ahead(work: Callable[[Any], Item], items: Iterable[Any]) -> Generator[Item]:
     """The results of work in order, each made in another thread while the caller uses the last.
 
     The items are made in the caller's thread: a loader forks its workers, which must not happen
@@ -155,12 +273,9 @@ def map_ahead(work: Callable[[Any], Item], items: Iterable[Any]) -> Iterator[Ite
 
 def one_ahead(items: Iterator[Item]) -> Generator[Item]:
     """The same items in order, each made in another thread while the caller uses the last."""
-    end = object()
-    with ThreadPoolExecutor(1) as pool:
-        coming: Future[Any] = pool.submit(next, items, end)
-        while (item := coming.result()) is not end:
-            coming = pool.submit(next, items, end)
-            yield item
+    end: Any = object()
+    with closing(map_ahead(lambda _: next(items, end), repeat(None))) as made:
+        yield from takewhile(lambda item: item is not end, made)
 
 
 def track(
@@ -178,14 +293,6 @@ def track(
     from rich.progress import track as rich_track
 
     yield from rich_track(items, description, total, console=Console(stderr=True), transient=True)
-
-
-def check_columns(n_columns: int, n_classes: int) -> None:
-    """The model must score every class, but for those that came later."""
-    if n_columns != n_classes:
-        raise InputError(
-            f"the scores must have a column for each of the {n_classes} classes; got {n_columns}"
-        )
 
 
 def check_valid(
@@ -206,15 +313,4 @@ def check_valid(
             f"{what} data must be finite: row {first if positions is None else positions[first]} "
             f"has a NaN or inf value or activation (rows affected: {int(invalid.sum())}); remove "
             f"or fix these rows{remedy if 'input' in layers else ''}"
-        )
-
-
-def check_answered(belief: Ints) -> None:
-    """Refuse samples without a belief; the error names the first one by its row."""
-    absent = belief == NO_BELIEF
-    if absent.any():
-        raise InputError(
-            f"the model gives no answer for row {int(absent.argmax())}, because of a NaN or inf "
-            f"value (rows affected: {int(absent.sum())}). Remove or fix these rows, or use assess, "
-            "which says IDK for them"
         )

@@ -135,21 +135,15 @@ class Settings:
     k: int
     quorum: Quorum
 
-    @property
-    def layers(self) -> tuple[str, ...]:
-        return tuple(self.roles)
-
     def check_size(self, n_rows: int) -> None:
         """Refuse a k, or a quorum, larger than the training set; the usual quorums fit any."""
-        rules = [] if self.fixed is None else list(self.fixed.values())
-        needed = check_k(self.k)  # even if no rule asks for it yet: a bundle keeps it
-        if self.fixed is not None:
-            needed = max((rule.n_neighbors for rule in rules), default=0)
-        if (self.fixed is not None or has_k(self.rule)) and needed > n_rows:
-            raise InputError(
-                f"k={needed} is more than the {n_rows} training samples: use a smaller k"
-            )
-        largest = max(*self.quorum, *(number for rule in rules for number in rule.quorum), 1)
+        # Checked even if no rule asks for it yet: a bundle keeps it.
+        k, rules = check_k(self.k), (self.fixed or {}).values()
+        if self.fixed is not None or not has_k(self.rule):
+            k = max((rule.n_neighbors for rule in rules), default=0)
+        if k > n_rows:
+            raise InputError(f"k={k} is more than the {n_rows} training samples: use a smaller k")
+        largest = max(1, *self.quorum, *(number for rule in rules for number in rule.quorum))
         if largest > max(n_rows, *RelativeBall.usual_quorum):
             raise InputError(
                 f"a quorum of {shown(largest)} is more than the {n_rows} training samples: use a "
@@ -163,7 +157,9 @@ def settle(classifier: EpistemicClassifier, model: Model, first: Any) -> Setting
     Layers that a user computed have the role "hidden" and may have a telling name.
     """
     named, rule = as_layer_names(classifier.layers), kind_of(classifier.rule)
-    levels = has_levels(classifier.rule)
+    levels = not is_fixed(classifier.rule) and bool(rule.by_level)
+    if isinstance(classifier.rule, Selection):  # levels have chosen it
+        levels = classifier.rule.levels is not None
     if named is None:
         chosen = choose_layers(model.layers(first), levels=levels)
         roles = {e.name: model.role(e.name) if e.role == "hidden" else e.role for e in chosen}
@@ -230,13 +226,6 @@ def as_quorum(quorum: Any, rule: type[Rule]) -> Quorum:
     return pair
 
 
-def has_levels(rule: Any) -> bool:
-    """Whether levels choose the rules, or have chosen them."""
-    if isinstance(rule, Selection):
-        return rule.levels is not None
-    return not is_fixed(rule) and bool(rule.by_level)
-
-
 def fixed_rules(
     given: Any, k: int, layers: Collection[str], quorum: Quorum
 ) -> dict[str, Rule] | None:
@@ -256,22 +245,19 @@ def fixed_rules(
 
 def as_metrics(metric: Any, layers: Collection[str]) -> dict[str, Metric | None]:
     """The metric of each layer: one for all, or some by layer; None where the user gives none."""
-    if not isinstance(metric, Mapping):
-        return dict.fromkeys(layers, None if metric is None else as_metric(metric))
-    given = {layer: as_metric(each) for layer, each in metric.items()}
+    if metric is None:
+        return dict.fromkeys(layers)
+    given = metric if isinstance(metric, Mapping) else dict.fromkeys(layers, metric)
+    found = {}
+    for layer, each in given.items():
+        found[layer] = SHORT_NAMES.get(each) if isinstance(each, str) else each
+        if not isinstance(found[layer], Metric):
+            raise InputError(
+                f"metric must be one of {names(SHORT_NAMES)}, or a metric such as Minkowski(1), "
+                f"for all layers or in a dict by layer; got {shown(each)}"
+            )
     if unknown := [layer for layer in given if layer not in layers]:
         raise InputError(
             f"metric names {names(unknown)}, which is not among the layers {', '.join(layers)}"
         )
-    return {layer: given.get(layer) for layer in layers}
-
-
-def as_metric(metric: Any) -> Metric:
-    """A metric, given as one or by its short name."""
-    found = SHORT_NAMES.get(metric) if isinstance(metric, str) else metric
-    if not isinstance(found, Metric):
-        raise InputError(
-            f"metric must be one of {names(SHORT_NAMES)}, or a metric such as Minkowski(1), for "
-            f"all layers or in a dict by layer; got {shown(metric)}"
-        )
-    return found
+    return {layer: found.get(layer) for layer in layers}

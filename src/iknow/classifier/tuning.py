@@ -12,15 +12,14 @@ grows until it tells its training samples apart, and every other sample shares a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from iknow.classifier.observe import check_valid, observe, search_all
+from iknow.classifier.observe import check_valid, name_labels, observe, read, search_all
 from iknow.classifier.plan import Plan, as_quorum, kind_of
-from iknow.classifier.reading import labels_of, read
 from iknow.core.arrays import Floats, Ints
 from iknow.core.evidence import Evidence
 from iknow.core.level import CLARITY, NEARNESS, Levels, are_probabilities, log_odds, near_and_clear
@@ -29,7 +28,7 @@ from iknow.errors import InputError
 from iknow.explain.assessment import Assessment
 from iknow.models.inputs import norms
 from iknow.models.labels import check_count, check_trained, encode
-from iknow.models.model import Observation
+from iknow.models.model import Observation, without_scores
 from iknow.models.samples import Samples
 from iknow.monitor.scores import watch_scores, watched_layers
 from iknow.search.layer import LayerIndex
@@ -72,8 +71,9 @@ def select(
 
 def codes_of(plan: Plan, samples: Samples, classes: Any) -> Ints | None:
     """The classes of samples, as far as their labels are known, of shape (n,)."""
-    if (labels := labels_of(samples, classes)) is None:
+    if samples.labels is None:
         return None
+    labels = name_labels(samples.labels, classes)
     if samples.n_samples is not None:
         check_count(labels, samples.n_samples)
     codes = encode(labels, plan.classes, "y")
@@ -98,13 +98,13 @@ def look(
         found = plan.indexes[layer].gather(seen.activations[layer], k, max(quorum))
         return find_contrast(weigh(found, quorum, seen.belief), seen.belief)
 
-    def without_scores() -> Iterator[Observation]:
+    def heard() -> Iterator[Observation]:
         for seen in observe(plan, samples, plan.layers, progress=progress):
             normalized.append(are_probabilities(seen.scores))
             odds.append([log_odds(seen.scores, seen.belief, each) for each in (False, True)])
-            yield replace(seen, scores=np.empty((len(seen), 0)))
+            yield without_scores(seen)
 
-    whole, evidence = search_all(without_scores(), plan.layers, contrast, None, keeps=False)
+    whole, evidence = search_all(heard(), plan.layers, contrast, None, keeps=False)
     check_valid(whole.invalid, what, positions, plan.layers)
     if positions is None:  # otherwise fit held them out itself
         check_unseen(*count_copies(evidence, plan.indexes))
@@ -160,38 +160,32 @@ def count_copies(
     Training samples are checked only if there is a copy, at most `SAMPLES_MEASURED` of them.
     """
     telling = {layer: index for layer, index in indexes.items() if index.metric.p != 0}
-    limits = {layer: TOLERANCE * _size(index) for layer, index in telling.items()}
     n_samples = max(map(len, evidence.values()))
     n_rows = next(iter(indexes.values())).n_rows
     if not telling:
         return 0, n_samples, 0, n_rows
+    step = -(-n_rows // SAMPLES_MEASURED)
 
-    def copies(nearest: Mapping[str, Floats]) -> int:
-        close = [nearest[layer] <= limit for layer, limit in limits.items()]
+    limits = {}  # by the typical length of a layer's activations
+    for layer, index in telling.items():
+        limits[layer] = TOLERANCE * np.sqrt(np.square(norms(index.points[::step])).mean())
+
+    def copies(nearest: Callable[[str], Floats]) -> int:
+        close = [nearest(layer) <= limit for layer, limit in limits.items()]
         return int(np.logical_and.reduce(close).sum())
 
-    copied = copies({layer: _nearest(evidence[layer]) for layer in telling})
-    if not copied:
+    def nearest(layer: str) -> Floats:
+        """The distance to the nearest sample of all, which a quorum may not count."""
+        held = evidence[layer].n_neighbors > 0
+        return evidence[layer].neighbor_distance(1) if held else evidence[layer].nearest_distance()
+
+    def nearest_other(layer: str) -> Floats:
+        """From training samples: each is its own nearest neighbor, so the other comes second."""
+        parts = (rows[at : at + ROWS_AT_ONCE] for at in range(0, len(rows), ROWS_AT_ONCE))
+        index = telling[layer]
+        return np.concatenate([index.gather_among(part, 2).neighbor_distance(2) for part in parts])
+
+    if not (copied := copies(nearest)):
         return 0, n_samples, 0, n_rows
-    rows = np.arange(0, n_rows, -(-n_rows // SAMPLES_MEASURED))
-    repeated = copies({layer: _nearest_other(index, rows) for layer, index in telling.items()})
-    return copied, n_samples, repeated, len(rows)
-
-
-def _nearest(evidence: Evidence | Contrast) -> Floats:
-    """The distance to the nearest sample of all, which a quorum may not count."""
-    held = evidence.n_neighbors > 0
-    return evidence.neighbor_distance(1) if held else evidence.nearest_distance()
-
-
-def _nearest_other(index: LayerIndex, rows: Ints) -> Floats:
-    """The distance from each of these training samples to its nearest other, of shape (n,)."""
-    parts = [rows[start : start + ROWS_AT_ONCE] for start in range(0, len(rows), ROWS_AT_ONCE)]
-    # Each sample is its own nearest neighbor, so the other one comes second.
-    return np.concatenate([index.gather_among(part, 2).neighbor_distance(2) for part in parts])
-
-
-def _size(index: LayerIndex) -> float:
-    """The typical length of a layer's activations."""
-    lengths = norms(index.points[:: -(-index.n_rows // SAMPLES_MEASURED)])
-    return float(np.sqrt(np.square(lengths).mean()))
+    rows = np.arange(0, n_rows, step)
+    return copied, n_samples, copies(nearest_other), len(rows)

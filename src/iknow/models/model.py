@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal
@@ -293,11 +293,16 @@ def observe_inputs(
 
 
 def observe_all(
-    model: Model, batches: Iterable[Any], n_samples: int | None, layers: Sequence[str]
+    model: Model,
+    batches: Iterable[Any],
+    n_samples: int | None,
+    layers: Sequence[str],
+    take: Callable[[Observation], Observation] = lambda part: part,
 ) -> tuple[Observation, int]:
     """The observations of all batches as one, and the number of score columns.
 
-    The result has scores of shape (n, 0): with many classes they would take most memory.
+    The result is without scores. take: what may keep the activations of a batch elsewhere, and
+    gives back the rest.
     """
     widths: set[int] = set()
 
@@ -305,9 +310,14 @@ def observe_all(
         for batch in batches:
             part = model.observe(batch, layers)
             widths.add(part.scores.shape[1])
-            yield replace(part, scores=np.empty((len(part), 0)))
+            yield take(without_scores(part))
 
     return join_whole(parts(), n_samples), only_width(widths)
+
+
+def without_scores(observation: Observation) -> Observation:
+    """The observation with scores of shape (n, 0): with many classes they take most memory."""
+    return replace(observation, scores=np.empty((len(observation), 0)))
 
 
 def only_width(widths: set[int]) -> int:
