@@ -64,7 +64,9 @@ class Goal:
         as_flag(self.each_class, "each_class")
         if self.model_confidence is not None:
             as_flag(self.model_confidence, "confidence")
-        for k in () if self.k is None else np.atleast_1d(np.asarray(self.k, object)):
+        several = isinstance(self.k, np.ndarray) and self.k.ndim == 1
+        listed = several or isinstance(self.k, (list, tuple, range))
+        for k in self.k if listed else () if self.k is None else (self.k,):  # type: ignore[union-attr]
             check_k(k)
         Deadline(self.time_limit)  # which checks it
         asked = [self.accuracy, self.coverage, self.false_alarm]
@@ -110,5 +112,4 @@ class Goal:
             return min(quorum[0], n_rows)
         if rule.neighbors_to_match:
             return min(rule.neighbors_to_match, n_rows)
-        asked = np.asarray(0 if self.k is None else self.k)  # pandas has a `max` of its own
-        return int(asked.max(initial=0)) if has_k(rule) else 0
+        return int(np.max(0 if self.k is None else self.k, initial=0)) if has_k(rule) else 0
