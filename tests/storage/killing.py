@@ -20,7 +20,7 @@ from iknow.storage.segments.compacting import compact_bundle
 from iknow.storage.segments.folding import fold_changes
 from tests.storage.changing import rows_after, step
 
-MOST, ENOUGH = 3, 5
+MOST, ENOUGH = 10, 5
 
 
 def work(path, first, acknowledge):
@@ -38,10 +38,11 @@ def work(path, first, acknowledge):
         os._exit(1)
 
 
-def kill_a_writer(path, first, chance):
+def kill_a_writer(path, first, chance, took):
     """Run a writer and kill it after a few changes; return the number that it acknowledged last.
 
-    It is killed some moments after it acknowledged a change, up to the time that one takes.
+    It is killed some moments after it acknowledged a change, up to the time that the next one took
+    lately: `took[1]` if a compaction comes before it, as for every fourth writer, `took[0]` if not.
     """
     read, write = os.pipe()
     child = os.fork()
@@ -49,10 +50,14 @@ def kill_a_writer(path, first, chance):
         os.close(read)
         work(path, first, write)
     os.close(write)
-    said, start = b"", time.perf_counter()
-    for _ in range(chance.randint(2, 4)):
+    least, in_compaction = chance.randint(2, 4), chance.random() < 0.25
+    said, start, n_read, number = b"", time.perf_counter(), 0, first
+    while n_read < least or (in_compaction and (number + 1) % 5):
         said, before, start = os.read(read, 4), start, time.perf_counter()
-    time.sleep(chance.uniform(0.0, 1.2) * (start - before))
+        number, n_read = int.from_bytes(said, "little", signed=True), n_read + 1
+        if n_read > 2:  # by then nothing starts any more
+            took[number % 5 == 0] = start - before
+    time.sleep(chance.uniform(0.0, 1.2) * took[(number + 1) % 5 == 0])
     os.kill(child, signal.SIGKILL)
     status = os.waitpid(child, 0)[1]
     while part := os.read(read, 1 << 16):
@@ -63,12 +68,12 @@ def kill_a_writer(path, first, chance):
 
 
 def main(path, turns):
-    chance, last = random.Random(0), -1
+    chance, last, took = random.Random(0), -1, [0.01, 0.01]
     counts = {"changes": 0, "torn": 0, "temporary": 0, "unsaid": 0}
     for turn in range(MOST * turns):
         if turn >= turns and min(counts["torn"], counts["temporary"]) > ENOUGH:
             break
-        acknowledged = kill_a_writer(path, last + 1, chance)
+        acknowledged = kill_a_writer(path, last + 1, chance, took)
         found = read_bundle(path, verify="now")
         folded = fold_changes(found, found.changes)
         last = len(folded.log) - 1
