@@ -274,6 +274,16 @@ def test_given_reference_samples_lay_the_path_and_need_no_labels():
     assert found.certificate.n_samples == 480
 
 
+def test_a_confidence_that_nobody_knows_is_no_voice_even_if_it_is_asked_for():
+    part = replace(draw(leveled(np.zeros(5000)), 1000), confidence=None)
+    asked, plain = (
+        choose_level(Goal(accuracy=0.9, model_confidence=asked), part, None)
+        for asked in (True, False)
+    )
+    assert not asked.levels.hears_model
+    assert asked.coverage == plain.coverage > 0.5
+
+
 def test_too_few_samples_are_refused_before_any_test():
     part = draw(leveled(np.zeros(50)), 20)
     with pytest.raises(SelectionError, match=r"takes at least 299 IK samples without an error"):
