@@ -6,10 +6,10 @@ import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from iknow.service.served import serve_classifier
-from iknow.service.service import Service
-from iknow.service.settings import Settings
-from iknow.service.uvicorn import Address, make_server
+from iknow.serve.served import serve_classifier
+from iknow.serve.service import Service
+from iknow.serve.settings import Settings
+from iknow.serve.uvicorn import Address, make_server
 
 
 @dataclass

@@ -146,7 +146,7 @@ def test_kubernetes_starts_the_service_with_options_that_exist(pod):
 
 def test_kubernetes_asks_paths_and_ports_that_are_served(pod, kinds):
     pytest.importorskip("fastapi")
-    from iknow.service.fastapi import pages
+    from iknow.serve.fastapi import pages
 
     paths = {route.path for route in pages.router.routes}
     (container,) = pod["containers"]
@@ -197,7 +197,7 @@ def test_the_names_in_kubernetes_fit_together(pod, kinds):
 def test_the_token_of_the_example_starts_no_service(kinds, tmp_path):
     pytest.importorskip("fastapi")
     from iknow.errors import InputError
-    from iknow.service.tokens import read_tokens
+    from iknow.serve.tokens import read_tokens
 
     (tmp_path / "tokens").write_text(kinds["Secret"]["stringData"]["tokens"])
     with pytest.raises(InputError, match="can be guessed"):

@@ -7,8 +7,8 @@ import numpy as np
 from benchmarks.alarm.scenes import Scene
 from benchmarks.alarm.streams import Stream
 from iknow.core.arrays import Floats
-from iknow.monitor import DriftAlarm
 from iknow.selection import make_watch
+from iknow.serve.monitor import DriftAlarm
 
 RATE = 0.01
 STEP = 20

@@ -19,7 +19,7 @@ from sklearn.ensemble import RandomForestClassifier
 from iknow.classifier.estimator import EpistemicClassifier
 from iknow.core.arrays import Floats, Floats32, Ints
 from iknow.core.level import log_odds
-from iknow.monitor import watch_scores, watched_layers
+from iknow.serve.monitor import watch_scores, watched_layers
 from reproduction.data.published import read_grid_stability_12, read_gtsrb, read_mnist
 from reproduction.readings import find_setup
 

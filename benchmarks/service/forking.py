@@ -53,8 +53,8 @@ class Forker:
 
 def main(settings: str) -> None:
     from benchmarks.service.small import digits
-    from iknow.service.served import serve_classifier
-    from iknow.service.uvicorn import run  # noqa: F401 - loaded once, for all children
+    from iknow.serve.served import serve_classifier
+    from iknow.serve.uvicorn import run  # noqa: F401 - loaded once, for all children
 
     served = serve_classifier("digits", digits()[0])
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the dead need no burial
@@ -66,9 +66,9 @@ def main(settings: str) -> None:
 
 
 def _serve(served: object, settings: dict[str, object]) -> None:
-    from iknow.service.service import Service
-    from iknow.service.settings import Settings
-    from iknow.service.uvicorn import Address, run
+    from iknow.serve.service import Service
+    from iknow.serve.settings import Settings
+    from iknow.serve.uvicorn import Address, run
 
     service = Service([served], Settings(**settings))  # type: ignore[list-item, arg-type]
     run(service, Address(port=0), on_listening=lambda url: print(os.getpid(), url, flush=True))

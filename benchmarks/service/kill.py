@@ -26,7 +26,7 @@ from benchmarks.service.asking import ask_json, ask_npy
 from benchmarks.service.forking import Forker
 from benchmarks.service.small import digits
 from benchmarks.service.wire import Asked, Wire
-from iknow.audit import Answer, open_journal, verify
+from iknow.serve.audit import Answer, open_journal, verify
 
 CLIENTS = 4
 Answers = list[tuple[str, str]]

@@ -10,10 +10,10 @@ import logging
 import sys
 from pathlib import Path
 
-from iknow.service.served import Served, Source, serve_classifier
-from iknow.service.service import Service
-from iknow.service.settings import Settings
-from iknow.service.uvicorn import Address, run
+from iknow.serve.served import Served, Source, serve_classifier
+from iknow.serve.service import Service
+from iknow.serve.settings import Settings
+from iknow.serve.uvicorn import Address, run
 
 
 def main(settings: str, what: str = "small") -> None:

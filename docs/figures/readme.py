@@ -26,9 +26,9 @@ from iknow.cli.demo import UNSEEN, demonstrate, make_digits, make_report
 from iknow.cli.jobs.serve import LEFT_OUT, SEED, make_demo_service
 from iknow.evaluation.curves import map_regions
 from iknow.evaluation.plots import draw_regions
-from iknow.service import Settings, create_app
-from iknow.service.served import serve_classifier
-from iknow.service.service import Service
+from iknow.serve import Settings, create_app
+from iknow.serve.served import serve_classifier
+from iknow.serve.service import Service
 
 ASSETS = Path(__file__).parents[1] / "assets"
 WIDTH, HEIGHT, SERVICE_HEIGHT = 1180, 1010, 1060

@@ -1,7 +1,6 @@
 """iknow makes a classifier honest: IK, IMK or IDK for each prediction, and the samples for it."""
 
 from iknow.classifier.estimator import EpistemicClassifier
-from iknow.client.client import Client
 from iknow.core.assertion import Assertion, Reason
 from iknow.core.evidence import Evidence
 from iknow.core.rule import Rule
@@ -12,6 +11,7 @@ from iknow.models import as_model
 from iknow.report import make_report
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall, register_rule
 from iknow.selection import Certificate, Selection
+from iknow.serve.client.client import Client
 from iknow.version import __version__
 
 __all__ = [

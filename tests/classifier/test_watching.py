@@ -9,10 +9,10 @@ from scipy.stats import kstest
 from iknow import Ball, EpistemicClassifier, Nearest
 from iknow.errors import BundleError, InputError, SelectionError
 from iknow.models import PrecomputedModel
-from iknow.monitor import DriftAlarm, watch_scores, watched_layers
 from iknow.selection import Watch, make_watch
 from iknow.selection.validation import split
 from iknow.selection.watch import MOST_WATCHED
+from iknow.serve.monitor import DriftAlarm, watch_scores, watched_layers
 
 
 def outputs(n, seed, moved=0.0):

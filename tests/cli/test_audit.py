@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from iknow.audit import Answer, decode_input, encode_inputs, hash_encoded, now, open_journal
 from iknow.cli.jobs import audit as jobs
+from iknow.serve.audit import Answer, decode_input, encode_inputs, hash_encoded, now, open_journal
 from iknow.storage.about import describe_bundle
-from tests.audit.records import make_answer, make_records
+from tests.serve.audit.records import make_answer, make_records
 
 NAMES = ("sepal length", "sepal width", "petal length", "petal width")
 

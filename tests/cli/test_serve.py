@@ -20,7 +20,7 @@ pytest.importorskip("uvicorn")  # the extra `serve`
 @pytest.fixture(autouse=True)
 def same_log():
     """The command sends the service's log to stderr; other tests find it as it was."""
-    log = logging.getLogger("iknow.service")
+    log = logging.getLogger("iknow.serve")
     before = log.handlers[:], log.level, log.propagate
     yield
     log.handlers[:], log.propagate = before[0], before[2]

@@ -352,7 +352,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def watch(self, X: Any) -> Self:
-        """Take fresh samples as what is ordinary, for `iknow.monitor.DriftAlarm` to compare with.
+        """Take fresh samples as what is ordinary, for a `DriftAlarm` to compare with.
 
         They take the place of those that `tune` set apart, in `selection_.watch`, and are saved
         with the classifier: not the samples, but their levels, of at most 20,000 of them.

@@ -30,7 +30,6 @@ from iknow.models.inputs import norms
 from iknow.models.labels import check_count, check_trained, encode
 from iknow.models.model import Observation, without_scores
 from iknow.models.samples import Samples
-from iknow.monitor.scores import watch_scores, watched_layers
 from iknow.search.layer import LayerIndex
 from iknow.selection import Goal, Selection, check_unseen, choose, make_watch
 from iknow.selection.validation import LEVEL, Validation, chance_of_copies
@@ -119,7 +118,10 @@ def watch(plan: Plan, assessed: Assessment) -> Watch:
     check_unseen(*count_copies(assessed.evidence, indexes))
     if assessed.levels is not None:
         _check_apart(assessed, assessed.levels, indexes)
-    made = make_watch(*watch_scores(assessed), watched_layers(assessed))
+    answers = assessed.answers
+    made = make_watch(
+        answers.watched, answers.belief, answers.watched_by_layer, answers.watched_layers
+    )
     if made is None:
         raise InputError("watch needs at least one sample; got none")
     return made

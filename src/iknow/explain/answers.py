@@ -61,6 +61,7 @@ class Answers:
         watched: The scores that an alarm watches, of shape (n,): the levels; without them 0 for
             IDK, 1/2 for IMK and 1 for IK.
         watched_by_layer: The same of each layer alone, of shape (n, n_layers).
+        watched_layers: Names of these layers.
         index: The index of the data frame that held the samples, if one did.
     """
 
@@ -75,6 +76,7 @@ class Answers:
     voices: tuple[str, ...]
     watched: Floats
     watched_by_layer: Floats
+    watched_layers: tuple[str, ...]
     index: Any = None
 
     def columns(self) -> dict[str, Any]:

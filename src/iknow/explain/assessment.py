@@ -339,6 +339,7 @@ class Assessment:
             voices=() if levels is None else tuple(map(str, levels.voices)),
             watched=watched,
             watched_by_layer=by_layer,
+            watched_layers=tuple(self.supports if levels is None else levels.layers),
             index=self.index,
         )
 

@@ -97,7 +97,7 @@ def make_watch(
 ) -> Watch | None:
     """The watch of samples, at most `MOST_WATCHED`; None if there are no samples.
 
-    The arguments are as `iknow.monitor.watch_scores` returns them.
+    The arguments are as `iknow.serve.monitor.watch_scores` returns them.
     """
     if not len(levels):
         return None

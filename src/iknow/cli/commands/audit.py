@@ -13,7 +13,7 @@ from iknow.cli.options import ModelOption, OutputFormatOption, console_for
 from iknow.core.text import visible
 
 if TYPE_CHECKING:
-    from iknow.audit import Verification
+    from iknow.serve.audit import Verification
 
 JournalArgument = Annotated[
     str, typer.Argument(help="A file, or postgresql://user@host/database.", metavar="JOURNAL")

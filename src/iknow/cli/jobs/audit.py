@@ -14,17 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from iknow.audit import Record, Verification, open_journal, verify
-from iknow.audit.chain import columns_of
-from iknow.audit.record import as_time
-from iknow.audit.verify import Anchor, Columns
 from iknow.classifier.estimator import EpistemicClassifier
 from iknow.cli.jobs.assess import load_classifier
 from iknow.cli.jobs.outputs import check_output
 from iknow.core.text import shown
 from iknow.errors import InputError
 from iknow.explain.answers import Coded
-from iknow.service.rows import Rows, as_columns, as_inputs, shape_rows
+from iknow.serve.audit import Record, Verification, open_journal, verify
+from iknow.serve.audit.chain import columns_of
+from iknow.serve.audit.record import as_time
+from iknow.serve.audit.verify import Anchor, Columns
+from iknow.serve.rows import Rows, as_columns, as_inputs, shape_rows
 from iknow.storage.about import describe_bundle
 from iknow.tables import format_to_write, writing
 

@@ -25,12 +25,12 @@ from rich.console import Console
 
 from iknow.classifier.estimator import EpistemicClassifier
 from iknow.cli.demo import UNSEEN, Digits, make_digits, train
-from iknow.client.client import Client
 from iknow.core.arrays import Floats
 from iknow.core.assertion import Assertion
 from iknow.core.text import shown
 from iknow.errors import IknowError, InputError, MissingExtraError
 from iknow.explain.picture import Renderer, as_image
+from iknow.serve.client.client import Client
 
 SIZE = re.compile(r"(\d{1,4})x(\d{1,4})(?:x(\d))?", re.ASCII)
 NAME, LEFT_OUT, SEED = "digits", 4, 0
@@ -73,11 +73,11 @@ def run_demo(plan: Plan) -> None:
 def run_service(plan: Plan, on_listening: Callable[[str], object] | None = None) -> None:
     """Serve until a signal ends it. on_listening: is told the URL."""
     _check_installed()
-    from iknow.service.served import Source, name_source
-    from iknow.service.service import Service
-    from iknow.service.settings import Settings
-    from iknow.service.tokens import read_tokens
-    from iknow.service.uvicorn import Address, run
+    from iknow.serve.served import Source, name_source
+    from iknow.serve.service import Service
+    from iknow.serve.settings import Settings
+    from iknow.serve.tokens import read_tokens
+    from iknow.serve.uvicorn import Address, run
 
     _log_to_stderr()
     settings = Settings(**plan.settings, tokens=read_tokens(plan.tokens))
@@ -110,7 +110,7 @@ def run_service(plan: Plan, on_listening: Callable[[str], object] | None = None)
 
 def _check_installed() -> None:
     try:
-        import_module("iknow.service.uvicorn")
+        import_module("iknow.serve.uvicorn")
     except ImportError as error:
         raise MissingExtraError("serving", "serve") from error
 
@@ -126,7 +126,7 @@ def _parse_picture(text: str) -> tuple[str, Renderer]:
 def _log_to_stderr() -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    log = logging.getLogger("iknow.service")
+    log = logging.getLogger("iknow.serve")
     log.addHandler(handler)
     log.setLevel(logging.INFO)
     log.propagate = False

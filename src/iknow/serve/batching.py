@@ -1,0 +1,143 @@
+"""Batching: requests that arrive together are assessed together.
+
+While one batch is assessed others wait, and all that wait make up the next one: nothing waits on
+purpose. What may wait is bounded, in rows; a request beyond that is refused at once, so that the
+queue never grows and no answer comes long after its question.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from itertools import accumulate
+from math import ceil
+
+from iknow.errors import IknowError
+from iknow.serve.refusal import Refusal
+from iknow.serve.rows import Rows, join_rows
+from iknow.serve.said import Said, Wanted
+
+Say = Callable[[Rows, Wanted], Awaitable[Said]]
+
+
+@dataclass(frozen=True, eq=False)
+class Waiting:
+    """A request that waits for its answers."""
+
+    rows: Rows
+    wanted: Wanted
+    answers: asyncio.Future[Said]
+
+    def fits(self, other: Waiting) -> bool:
+        return self.wanted == other.wanted and self.rows.form == other.rows.form
+
+
+class Batcher:
+    """Collects requests into batches, and gives each request its own answers.
+
+    Args:
+        say: Assesses rows.
+        most_waiting: Rows that may wait.
+        batch_rows: Rows of a batch; a larger request is a batch of its own.
+        at_once: Batches that are assessed at the same time.
+    """
+
+    def __init__(self, say: Say, most_waiting: int, batch_rows: int, at_once: int = 1) -> None:
+        self._say, self._most, self._batch_rows = say, most_waiting, batch_rows
+        self._queue: deque[Waiting] = deque()
+        self._free = at_once
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.waiting = 0
+        self.rows_per_second = 0.0
+
+    async def submit(self, rows: Rows, wanted: Wanted) -> Said:
+        """The answers about some rows.
+
+        Raises:
+            Refusal: 429 if too many rows wait already.
+        """
+        if self.waiting and self.waiting + len(rows) > self._most:
+            raise Refusal(
+                429,
+                f"{self.waiting:,} rows wait already, and {self._most:,} may: try again later",
+                self.retry_after(),
+            )
+        item = Waiting(rows, wanted, asyncio.get_running_loop().create_future())
+        self._queue.append(item)
+        self.waiting += len(rows)
+        self._start()
+        return await item.answers
+
+    def retry_after(self) -> int:
+        """Seconds in which what waits is done, about."""
+        return (
+            max(1, min(60, ceil(self.waiting / self.rows_per_second)))
+            if self.rows_per_second
+            else 1
+        )
+
+    async def drain(self) -> None:
+        """Wait until nothing is under way."""
+        while self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _start(self) -> None:
+        while self._free and (batch := self._take()):
+            self._free -= 1
+            task = asyncio.create_task(self._run(batch))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def _take(self) -> list[Waiting]:
+        """The next batch: the first that waits, and all that fit to it; empty if none waits."""
+        batch: list[Waiting] = []
+        others: deque[Waiting] = deque()
+        n_rows = 0
+        for item in self._queue:
+            if item.answers.done():  # cancelled: nobody waits for it any longer
+                self.waiting -= len(item.rows)
+            elif not batch or (n_rows + len(item.rows) <= self._batch_rows and item.fits(batch[0])):
+                batch.append(item)
+                n_rows += len(item.rows)
+            else:
+                others.append(item)
+        self._queue = others
+        return batch
+
+    async def _run(self, batch: list[Waiting]) -> None:
+        loop = asyncio.get_running_loop()
+        start, n_rows = loop.time(), sum(len(item.rows) for item in batch)
+        try:
+            await self._answer(batch)
+        finally:
+            speed = n_rows / max(loop.time() - start, 1e-6)
+            self.rows_per_second = 0.9 * self.rows_per_second + 0.1 * speed
+            self.waiting -= n_rows
+            self._free += 1
+            self._start()
+
+    async def _answer(self, batch: list[Waiting]) -> None:
+        try:
+            said = await self._say(join_rows([item.rows for item in batch]), batch[0].wanted)
+        except Exception as error:
+            if len(batch) == 1 or not isinstance(error, IknowError):
+                for item in batch:
+                    _set(item, error)
+                return
+            for item in batch:  # one of them is at fault, and the others get their answers
+                await self._answer([item])
+            return
+        ends = list(accumulate(len(item.rows) for item in batch))
+        for item, end in zip(batch, ends, strict=True):
+            _set(item, said[end - len(item.rows) : end] if len(batch) > 1 else said)
+
+
+def _set(item: Waiting, result: Said | Exception) -> None:
+    if item.answers.done():  # cancelled: nobody waits
+        return
+    if isinstance(result, Exception):
+        item.answers.set_exception(result)
+    else:
+        item.answers.set_result(result)

@@ -1,0 +1,337 @@
+"""The drift alarm: rings when the stream is no longer like the reference samples.
+
+Scores are levels (`iknow.core.level`): how ordinary a prediction is. Each is ranked among all
+scores before it (`iknow.serve.monitor.ranking`), and a gambler bets against uniform ranks
+(`iknow.serve.monitor.betting`), for all samples, for each layer and for each class.
+
+The promise: if reference and stream are exchangeable, the probability that ANY detector EVER rings
+is at most `rate`, however long the stream and however often one looks. It is exact for any number
+of reference samples and any distribution of levels, ties included.
+
+What breaks it: reference samples unlike any stream, such as training samples, or those that laid
+the path of levels; a stream whose samples depend on each other, such as the frames of a film.
+`reset` starts anew, and spends `rate` once more. Without reference samples the stream is compared
+with its own beginning, so a change before its first sample cannot be seen.
+
+A detector rings once, and the alarm stays on until `reset`.
+
+One detector watches all
+samples, one each layer's own levels, and one each class, the samples believed to be of it. They see
+the same samples and bet at different speeds, so the average of their capitals is no martingale.
+Instead detector d rings at 1 / (rate · w_d), where the weights w_d add up to 1: by Ville's
+inequality it ever does so with probability rate · w_d at most, and by the union bound ANY of them
+ever does with probability `rate` at most. One half of the weight is for all samples together, one
+quarter for the layers and one quarter for the classes, in equal parts.
+
+Samples without a belief belong to no class. They go to one pool more, which never rings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from threading import Lock
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iknow.core.arrays import Floats, Ints
+from iknow.core.codes import NO_BELIEF
+from iknow.core.text import as_flag, as_real, as_whole
+from iknow.core.text import name as visible_name
+from iknow.errors import InputError
+from iknow.selection.watch import Watch
+from iknow.serve.monitor.betting import bet, play, start
+from iknow.serve.monitor.ranking import N_BINS, draw_ties, find_bins, rank_in_turn
+from iknow.serve.monitor.report import Alarm, Detector, DriftReport, as_evidence
+from iknow.serve.monitor.state import (
+    array_from_text,
+    array_to_text,
+    check_entries,
+    check_texts,
+    generator_from_dict,
+    generator_to_dict,
+)
+
+OVERALL, LAYERS, CLASSES = 0.5, 0.25, 0.25
+
+
+@dataclass(frozen=True)
+class Detectors:
+    """Names of the classes and layers that are watched, in the order of their codes."""
+
+    classes: tuple[str, ...]
+    layers: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not self.classes or not self.layers:
+            raise InputError("an alarm needs at least one class and one layer")
+
+    @cached_property
+    def names(self) -> list[tuple[str, str]]:
+        """Kind and name of each: overall, then the layers, then the classes."""
+        layers = [("layer", visible_name(each)) for each in self.layers]
+        return [("overall", ""), *layers, *(("class", visible_name(each)) for each in self.classes)]
+
+    @property
+    def n_pools(self) -> int:
+        """One for each detector, and one for samples without a belief."""
+        return len(self.names) + 1
+
+    def thresholds(self, rate: float) -> Floats:
+        """The evidence at which each detector rings, of shape (n_pools,)."""
+        parts = ((OVERALL, 1), (LAYERS, len(self.layers)), (CLASSES, len(self.classes)))
+        shares = [np.full(count, rate * weight / count) for weight, count in parts]
+        return np.append(1 / np.concatenate(shares), np.inf)
+
+    def place(self, level: Any, belief: Any, layer_levels: Any) -> tuple[Ints, Ints]:
+        """The pool and the bin of each score, both of shape (n, 2 + n_layers).
+
+        The columns: all samples, the layers, the class.
+        """
+        overall, by_layer = find_bins(level, "levels"), find_bins(layer_levels, "layer levels")
+        codes = _as_codes(belief, len(self.classes))
+        n, n_layers = len(codes), len(self.layers)
+        if overall.shape != (n,) or by_layer.shape != (n, n_layers):
+            raise InputError(
+                f"an alarm about {n_layers} layers takes levels (n,), beliefs (n,) and layer "
+                f"levels (n, {n_layers}); got {overall.shape}, {codes.shape} and {by_layer.shape}"
+            )
+        own = np.where(codes == NO_BELIEF, len(self.names), 1 + n_layers + codes)
+        fixed = np.broadcast_to(np.arange(1 + n_layers), (n, 1 + n_layers))
+        bins = np.concatenate([overall[:, None], by_layer, overall[:, None]], axis=1)
+        return np.concatenate([fixed, own[:, None]], axis=1), bins
+
+
+def as_names(values: Sequence[Any]) -> tuple[str, ...]:
+    """Labels of any kind as text."""
+    return tuple(str(value) for value in values)
+
+
+def _as_codes(belief: Any, n_classes: int) -> Ints:
+    codes = np.asarray(belief)
+    if not codes.size and codes.ndim == 1:
+        return codes.astype(np.int64)
+    fits = codes.ndim == 1 and codes.dtype.kind in "iu"
+    if not fits or codes.min() < NO_BELIEF or codes.max() >= n_classes:
+        came = f"{codes.dtype} of shape {codes.shape}"
+        if fits:
+            came = f"codes from {codes.min()} to {codes.max()}"
+        raise InputError(
+            f"beliefs must be class codes of shape (n,) from 0 to {n_classes - 1}, or {NO_BELIEF} "
+            f"for none; got {came}"
+        )
+    return codes.astype(np.int64)
+
+
+AT_ONCE = 256
+"""Samples ranked together: the pairs among them take memory."""
+
+FORMAT = 1
+ARRAYS = ("reference", "counts", "stakes", "exponents", "seen", "now", "highest", "rang_at")
+KEYS = ("format", "classes", "layers", "rate", "resets", "rang", "generator", *ARRAYS)
+
+
+class DriftAlarm:
+    """Rings when samples are no longer like the reference samples, and says where.
+
+    Args:
+        watch: The reference samples, `selection_.watch`; None compares the stream with its own
+            beginning.
+        classes: Labels of shape (n_classes,), in the order of belief codes.
+        layers: Names of the layers, in the order of the columns of `layer_levels`.
+        rate: The probability that any detector ever rings without drift, at most.
+        seed: For the random order of equal scores.
+
+    Examples:
+        >>> rng = np.random.default_rng(0)
+        >>> alarm = DriftAlarm(None, classes=["a", "b"], layers=["input"], rate=0.01)
+        >>> def feed(levels):
+        ...     codes = rng.integers(0, 2, len(levels))
+        ...     return alarm.update(levels, codes, levels[:, None])
+        >>> feed(rng.random(500))
+        ()
+        >>> feed(rng.random(500) ** 4)[0].kind
+        'overall'
+    """
+
+    def __init__(
+        self,
+        watch: Watch | None,
+        classes: Sequence[Any],
+        layers: Sequence[str],
+        rate: float = 0.01,
+        seed: int = 0,
+    ) -> None:
+        self.rate = as_real(rate, "rate", "lie between 0 and 1", lambda number: 0 < number < 1)
+        self._watching = Detectors(as_names(classes), as_names(layers))
+        self._thresholds = self._watching.thresholds(self.rate)
+        self._generator = np.random.default_rng(as_whole(seed, "seed", "be a whole number >= 0", 0))
+        self._lock = Lock()
+        self._resets = 0
+        self._reference: Ints = np.zeros((self._watching.n_pools, N_BINS), dtype=np.int64)
+        if watch is not None:
+            columns = watch.levels, watch.belief, watch.columns(self._watching.layers)
+            np.add.at(self._reference, self._watching.place(*columns), 1)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin with the reference alone."""
+        n_pools = len(self._reference)
+        self._counts = self._reference.copy()
+        self._stakes, self._exponents = start((n_pools,))
+        self._seen: Ints = np.zeros(n_pools, dtype=np.int64)
+        self._now: Floats = np.zeros(n_pools)
+        self._highest: Floats = np.zeros(n_pools)
+        self._rang_at: Ints = np.zeros(n_pools, dtype=np.int64)
+        self._rang: list[tuple[int, float]] = []  # pools and their evidence, in order
+
+    @property
+    def alarmed(self) -> bool:
+        """Whether any detector rang since the last reset."""
+        return bool(self._rang)
+
+    def update(self, level: Any, belief: Any, layer_levels: Any) -> tuple[Alarm, ...]:
+        """Take in n samples in the order of their arrival; how they are batched changes nothing.
+
+        Args:
+            level: Levels of shape (n,), from 0 to 1; `watch_scores` finds all three.
+            belief: Class codes of shape (n,), -1 where there is no belief.
+            layer_levels: Levels by layer, of shape (n, n_layers).
+
+        Returns:
+            The alarms that these samples set off.
+        """
+        pools, bins = self._watching.place(level, belief, layer_levels)
+        with self._lock:
+            before = len(self._rang)
+            for first in range(0, len(bins), AT_ONCE):
+                part = slice(first, first + AT_ONCE)
+                self._advance(pools[part], bins[part])
+            return self._alarms()[before:]
+
+    def reset(self, *, reference: bool = True) -> None:
+        """Start anew, with fresh evidence and the `rate` to spend once more.
+
+        Args:
+            reference: Compare with the same reference samples again. False forgets them: what
+                comes now is the new normal.
+        """
+        kept = as_flag(reference, "reference")
+        with self._lock:
+            self._reference = self._reference if kept else np.zeros_like(self._reference)
+            self._resets += 1
+            self._begin()
+
+    def report(self) -> DriftReport:
+        """Return what each detector has seen."""
+        with self._lock:
+            alarms, samples = self._alarms(), int(self._seen[0])
+            held = self._reference.sum(axis=1).tolist()
+            detectors = tuple(
+                Detector(
+                    *name,
+                    reference=held[pool],
+                    samples=int(self._seen[pool]),
+                    evidence=as_evidence(self._now[pool]),
+                    log2_evidence=float(self._now[pool]),
+                    highest=as_evidence(self._highest[pool]),
+                    threshold=float(self._thresholds[pool]),
+                    alarmed_at=int(self._rang_at[pool]) or None,
+                )
+                for pool, name in enumerate(self._watching.names)
+            )
+            return DriftReport(
+                alarmed=bool(alarms),
+                since=samples - alarms[0].sample if alarms else None,
+                samples=samples,
+                reference=held[0],
+                rate=self.rate,
+                resets=self._resets,
+                alarms=alarms,
+                detectors=detectors,
+            )
+
+    def _alarms(self) -> tuple[Alarm, ...]:
+        names, enough = self._watching.names, self._thresholds.tolist()
+        return tuple(
+            Alarm(*names[pool], int(self._rang_at[pool]), evidence, enough[pool])
+            for pool, evidence in self._rang
+        )
+
+    def _advance(self, pools: Ints, bins: Ints) -> None:
+        """Let the gamblers bet on a few samples, of shape (n, m) each."""
+        ties = draw_ties(self._generator, bins.shape)
+        factors = bet(rank_in_turn(self._counts, pools, bins, ties))
+        before, found = int(self._seen[0]), np.empty(pools.shape)
+        together = pools.shape[1] - 1  # all samples and the layers keep step with each other
+        found[:, :-1] = self._play(slice(0, together), factors[:, :-1])
+        for pool in np.unique(pools[:, -1]).tolist():
+            own = pools[:, -1] == pool
+            found[own, -1] = self._play(pool, factors[own, -1])
+        self._ring(pools, found, before)
+
+    def _play(self, pool: int | slice, factors: Floats) -> Floats:
+        """Let some gamblers bet; returns the logarithms of their capitals after each step."""
+        steps = int(np.min(self._seen[pool]))
+        stakes, exponents, found = play(self._stakes[pool], self._exponents[pool], factors, steps)
+        self._stakes[pool], self._exponents[pool] = stakes, exponents
+        self._seen[pool] += len(factors)
+        self._now[pool] = found[-1]
+        self._highest[pool] = np.maximum(self._highest[pool], found.max(axis=0))
+        return found
+
+    def _ring(self, pools: Ints, found: Floats, before: int) -> None:
+        """Note which detectors ring: capitals after each sample, of shape (n, m)."""
+        for i, column in np.argwhere(found >= np.log2(self._thresholds)[pools]).tolist():
+            pool = int(pools[i, column])
+            if not self._rang_at[pool]:
+                self._rang_at[pool] = before + i + 1
+                self._rang.append((pool, as_evidence(found[i, column])))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the whole state as plain values for JSON, so that a restart changes nothing."""
+        with self._lock:
+            return {
+                "format": FORMAT,
+                "classes": list(self._watching.classes),
+                "layers": list(self._watching.layers),
+                "rate": self.rate,
+                "resets": self._resets,
+                "rang": [list(each) for each in self._rang],
+                "generator": generator_to_dict(self._generator),
+                **{key: array_to_text(getattr(self, f"_{key}")) for key in ARRAYS},
+            }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Self:
+        """Return the alarm whose `to_dict` wrote the `record`, to go on where it was.
+
+        Raises:
+            InputError: The state is damaged, or of another format.
+        """
+        found = check_entries(record, KEYS, "the state of an alarm")
+        if found["format"] != FORMAT:
+            raise InputError(f"the state of an alarm must have format {FORMAT}: start a new alarm")
+        classes, layers = (check_texts(found[key], key) for key in ("classes", "layers"))
+        alarm = cls(None, classes, layers, found["rate"])
+        alarm._resets = as_whole(found["resets"], "resets", "be a whole number")
+        alarm._generator = generator_from_dict(found["generator"])
+        for key in ARRAYS:
+            fresh: NDArray[Any] = getattr(alarm, f"_{key}")
+            setattr(alarm, f"_{key}", array_from_text(found[key], fresh, key))
+        alarm._rang = _check_rang(found["rang"], alarm._rang_at)
+        return alarm
+
+
+def _check_rang(rang: Any, rang_at: Ints) -> list[tuple[int, float]]:
+    """The pools that rang, each once, and their evidence, in order."""
+    try:
+        found = [(as_whole(p, "a pool", "be a number"), float(e)) for p, e in rang]
+    except (TypeError, ValueError) as error:
+        raise InputError(f"the alarms of a state cannot be read: {error}") from error
+    if sorted(pool for pool, _ in found) != np.flatnonzero(rang_at).tolist():
+        raise InputError("the alarms of a state do not fit the samples at which they rang")
+    return found

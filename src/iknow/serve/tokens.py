@@ -1,0 +1,125 @@
+"""Tokens: who may do what.
+
+A token file has a line per token: a name, which the audit records, the scopes it grants, and the
+token itself, which only the service and its owner know.
+
+    grid-control  assess,labels  6f1c…
+    operator      admin          93ab…
+
+All tokens are compared by their digests, each in constant time and none left out, so that the time
+an answer takes tells nothing about them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from iknow.core.text import shown
+from iknow.errors import InputError
+from iknow.serve.refusal import Refusal
+
+SCOPES = ("assess", "labels", "admin")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}", re.ASCII)
+SHORTEST = 16
+"""Characters of a token at least: shorter ones can be guessed."""
+ANYBODY = "anonymous"
+"""The caller, where no tokens are asked for."""
+VARIABLE = "IKNOW_TOKENS"
+
+
+@dataclass(frozen=True)
+class Token:
+    """One token: whose it is, what it permits, and the sha256 of its text."""
+
+    name: str
+    scopes: frozenset[str]
+    digest: bytes = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """All tokens of a service; none means that nobody is asked for one."""
+
+    known: tuple[Token, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.known)
+
+    def admit(self, authorization: str | None, scope: str) -> str:
+        """The name of the caller, who may do what the scope says.
+
+        authorization: the header, such as "Bearer 6f1c…".
+
+        Raises:
+            Refusal: 401 without a known token, 403 if it does not have the scope.
+        """
+        if not self.known:
+            return ANYBODY
+        kind, _, text = (authorization or "").partition(" ")
+        given = hashlib.sha256(text.strip().encode("utf-8", "surrogateescape")).digest()
+        found = None
+        for token in self.known:  # all of them, always
+            if hmac.compare_digest(given, token.digest):
+                found = token
+        if found is None or kind.lower() != "bearer":
+            raise Refusal(
+                401, "a token is needed: send the header 'Authorization: Bearer TOKEN' with one"
+            )
+        if scope not in found.scopes and "admin" not in found.scopes:
+            raise Refusal(
+                403,
+                f"this takes the scope {scope}; the token of {found.name} has "
+                f"{', '.join(sorted(found.scopes))}",
+            )
+        return found.name
+
+
+def read_tokens(path: str | os.PathLike[str] | None) -> Tokens:
+    """The tokens of a file, or of the environment variable IKNOW_TOKENS, whose lines may be parted
+    by semicolons; none if there is neither.
+    """
+    if path is None:
+        text, source = os.environ.get(VARIABLE, "").replace(";", "\n"), VARIABLE
+    else:
+        text, source = Path(path).read_text(encoding="utf-8"), str(path)
+    tokens = Tokens(tuple(_parse(text, source)))
+    if path is not None and not tokens:
+        raise InputError(f"{source} holds no tokens: expected lines such as 'name assess TOKEN'")
+    names = [token.name for token in tokens.known]
+    if repeated := {name for name in names if names.count(name) > 1}:
+        raise InputError(f"{source} names {min(repeated)} twice: the audit could not tell them")
+    return tokens
+
+
+def _parse(text: str, source: str) -> Iterator[Token]:
+    for number, line in enumerate(text.splitlines(), 1):
+        parts = line.split()
+        if not parts or line.lstrip().startswith("#"):
+            continue
+        where = f"{source}, line {number}"
+        if len(parts) != 3:  # never quoted: a part of it is secret
+            raise InputError(
+                f"{where}: expected a name, scopes with commas between them and a token; got "
+                f"{len(parts)} words"
+            )
+        name, scopes, token = parts[0], frozenset(parts[1].split(",")), parts[2]
+        if not NAME.fullmatch(name):
+            raise InputError(
+                f"{where}: a name has up to 64 letters, digits and . _ @ -; got {shown(name)}"
+            )
+        if unknown := scopes - set(SCOPES):
+            raise InputError(
+                f"{where}: scopes are {', '.join(SCOPES)}; got {shown(min(unknown))} for {name}"
+            )
+        if len(token) < SHORTEST:
+            raise InputError(
+                f"{where}: the token of {name} has {len(token)} characters, and fewer than "
+                f"{SHORTEST} can be guessed: make one with openssl rand -hex 32"
+            )
+        yield Token(name, scopes, hashlib.sha256(token.encode()).digest())

@@ -1,0 +1,180 @@
+"""The trail: answers as records of the audit. What cannot be recorded is not answered."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from iknow.core.codes import NO_BELIEF
+from iknow.errors import AuditError
+from iknow.serve.audit import (
+    Answer,
+    Event,
+    Record,
+    Recorder,
+    Retention,
+    encode_inputs,
+    hash_encoded,
+    now,
+    open_journal,
+)
+from iknow.serve.rows import Rows
+from iknow.serve.said import ASSERTIONS, REASONS, Said
+from iknow.serve.served import Served
+from iknow.serve.settings import Settings
+
+FEW = 8
+log = logging.getLogger("iknow.serve")
+
+
+@dataclass(frozen=True)
+class Call:
+    """Who asks: the name of the caller's token, and the id of the request.
+
+    watch: whether the rows are ordinary ones, which the alarm looks at; not those of a test.
+    """
+
+    caller: str
+    request: str
+    watch: bool = True
+
+
+def make_records(
+    served: Served, call: Call, rows: Rows, said: Said, *, keep_inputs: bool
+) -> list[Answer]:
+    """A record for each row."""
+    time, labels = now(), [json.dumps(label) for label in served.labels]
+    levels = [None] * len(said) if said.level is None else said.level.tolist()
+    nearest = {layer: column.tolist() for layer, column in said.exemplars.items()}
+    inputs = _encode(rows)
+    hashes = hash_encoded(inputs)
+    columns = said.belief.tolist(), said.assertion.tolist(), said.reason.tolist(), levels
+    return [
+        Answer(
+            time=time,
+            request=call.request,
+            row=i,
+            caller=call.caller,
+            model=served.name,
+            version=served.version,
+            bundle=served.sha256,
+            input_hash=hashes[i],
+            input=inputs[i] if keep_inputs else None,
+            belief="null" if code == NO_BELIEF else labels[code],
+            assertion=ASSERTIONS[assertion],
+            reason=REASONS[reason],
+            level=level,
+            exemplars=_at(nearest, i),
+        )
+        for i, (code, assertion, reason, level) in enumerate(zip(*columns, strict=True))
+    ]
+
+
+def _encode(rows: Rows) -> list[bytes]:
+    """Each row as the audit keeps it."""
+    if isinstance(rows.values, Mapping):
+        return encode_inputs([rows[i] for i in range(len(rows))])
+    return encode_inputs(rows.values)
+
+
+def _at(columns: Mapping[str, list[Any]], row: int) -> dict[str, int]:
+    return {layer: int(column[row]) for layer, column in columns.items()}
+
+
+class Trail:
+    """The journal of a service, opened, with the thread that writes to it."""
+
+    def __init__(self, settings: Settings) -> None:
+        assert settings.audit is not None
+        days, size = settings.retain_days, settings.retain_bytes
+        retention = Retention(None if days is None else timedelta(days=days), size)
+        self.journal = open_journal(settings.audit, retention)
+        self._recorder = Recorder(self.journal)
+        self._tell_head()
+        self._keep, self._required = settings.keep_inputs, settings.audit_required
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.n_unrecorded = 0
+        self._error: str | None = None
+
+    async def record(self, served: Served, call: Call, rows: Rows, said: Said) -> None:
+        """Record the answers to a request.
+
+        Raises:
+            AuditError: It cannot be done, and answers without a record are not to be given.
+        """
+        submit = partial(self._submit, served, call, rows, said)
+        try:  # a few rows take less time than to hand them to a thread
+            written = submit() if len(said) <= FEW else await asyncio.to_thread(submit)
+            await self._wait(written)
+        except AuditError as error:
+            if self._required:
+                raise
+            self.n_unrecorded += len(said)
+            log.error("answers were given without a record: %s", error)
+
+    async def write(self, records: Sequence[Record]) -> None:
+        """Write records; when this returns, they survive a crash.
+
+        Raises:
+            AuditError: They could not be written.
+        """
+        await self._wait(self._recorder.record(records))
+
+    def _submit(self, served: Served, call: Call, rows: Rows, said: Said) -> Future[None]:
+        records = make_records(served, call, rows, said, keep_inputs=self._keep)
+        return self._recorder.record(records)
+
+    async def _wait(self, written: Future[None]) -> None:
+        try:
+            await asyncio.wrap_future(written)
+        except AuditError as error:
+            self._error = str(error)
+            raise
+        self._error = None
+
+    async def note(
+        self, what: str, served: Served, details: Mapping[str, Any] | None = None
+    ) -> None:
+        """Put an event into the journal; if that fails, into the log."""
+        told = {"version": served.version, "bundle": served.sha256, **(details or {})}
+        event = Event(time=now(), what=what, model=served.name, details=told)
+        try:
+            await self.write([event])
+        except AuditError as error:
+            log.error("the event %s could not be recorded: %s", what, error)
+
+    def note_soon(self, what: str, served: Served, details: Mapping[str, Any]) -> None:
+        """Like `note`, without waiting for it."""
+        task = asyncio.get_running_loop().create_task(self.note(what, served, details))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def status(self) -> dict[str, Any]:
+        """What the page shows."""
+        return {
+            "on": True,
+            "ok": self._error is None,
+            "error": self._error,
+            "required": self._required,
+            "unrecorded": self.n_unrecorded,
+        }
+
+    def close(self) -> None:
+        """Write what waits, and release the journal."""
+        self._recorder.close()
+        try:
+            self._tell_head()
+        except AuditError as error:
+            log.error("the head of the audit is not known: %s", error)
+        self.journal.close()
+
+    def _tell_head(self) -> None:
+        """Note the head of the chain where somebody with access to the journal alone cannot."""
+        log.info("audit %s: head %d:%s", self.journal.name, *self.journal.head())
