@@ -120,7 +120,7 @@ def read_layer(part: Assessment, layer: str) -> tuple[dict[str, Any], Columns]:
     ranks = np.ones(codes.shape, np.uint8 if neighbors.shape[1] < 255 else np.uint16)
     for neighbor in neighbors.T:  # a rank is 1 + the number of neighbors that are nearer
         ranks += neighbor[:, None] < distances
-    columns = {
+    columns: Columns = {
         "distances": distances.astype(np.float64),
         "codes": codes.astype(np.int32),
         # Users may number samples by the ids of a database.
