@@ -24,14 +24,13 @@ def paragraphs(sentences: Sequence[str]) -> str:
 def summarise(assessment: Assessment, report: Evaluation | None) -> list[str]:
     """How many samples are known, and how often that is right."""
     n = len(assessment)
-    counts = {a: int((assessment.assertion == a).sum()) for a in Assertion}
+    counts = assessment.counts
     know, may_know, do_not_know = (
-        f"“{phrase}” for {counts[a]:,} ({percent(counts[a] / n)})" for a, phrase in MEANINGS.items()
+        f"“{MEANINGS[a]}” for {count:,} ({percent(count / n)})" for a, count in counts.items()
     )
     said = f"{know}, {may_know} and {do_not_know}"
     sentences = [f"Of {n:,} predictions, the classifier says {said}."]
-    silent = int((assessment.belief_codes < 0).sum())
-    if silent:
+    if silent := int((~assessment.answered).sum()):
         sentences.append(
             f"The model gave no answer for {silent:,} of them; these are neither right nor wrong."
         )
