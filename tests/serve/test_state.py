@@ -15,7 +15,7 @@ from iknow.serve.monitor import AccuracyMonitor, DriftAlarm, Monitors, kept
 from iknow.serve.monitor.kept import StateFile
 from iknow.serve.served import Source, serve_classifier
 from iknow.serve.settings import Settings
-from iknow.storage.atomic import write_bytes
+from iknow.storage.files import write_bytes
 from tests.conditions import wait_until
 
 NOISE = np.random.default_rng(0).random((300, 64))

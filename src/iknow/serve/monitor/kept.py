@@ -24,6 +24,7 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from errno import EAGAIN
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from iknow.errors import InputError
 from iknow.serve.monitor.accuracy import AccuracyMonitor, AccuracyReport
 from iknow.serve.monitor.alarm import DriftAlarm
 from iknow.serve.monitor.report import Alarm, DriftReport
-from iknow.storage.atomic import write_bytes
+from iknow.storage.files import lock, write_bytes
 
 log = logging.getLogger("iknow.serve")
 PAUSES = 20
@@ -58,7 +59,7 @@ class StateFile:
                 raise InputError(f"no file can be named after {shown(each)}: it holds @ or /")
         self.path = folder / f"{name}@{version}.json"
         folder.mkdir(parents=True, exist_ok=True)
-        self._descriptor = _lock(folder / f"{name}@{version}.lock")
+        self._descriptor: int | None = _lock(folder / f"{name}@{version}.lock")
 
     def read(self) -> Any:
         """What was written last; None if nothing was.
@@ -86,18 +87,12 @@ class StateFile:
             self._descriptor = None
 
 
-def _lock(path: Path) -> int | None:
-    """Lock a file until its descriptor is closed, or its process ends; None without locks."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        return None
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
+def _lock(path: Path) -> int:
+    """Lock a file until its descriptor is closed, or its process ends."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+    if lock(descriptor, wait=False) is False:  # None without locks
         os.close(descriptor)
-        raise OSError(error.errno, "another service keeps its alarms there") from error
+        raise OSError(EAGAIN, "another service keeps its alarms there")
     return descriptor
 
 
