@@ -118,13 +118,12 @@ def read_json(body: bytes, kind: type[T], budget: ByteBudget) -> T:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        what, _, where = str(error).replace("`", "").partition(" - at $")
+        what, _, where = str(error).replace("`", "").partition(" - at $.")
         fields = names(kind.__struct_fields__)  # type: ignore[attr-defined]
-        raise Refusal(
-            422,
-            f"{where.lstrip('.') or 'the body'}: {what[0].lower()}{what[1:]}; expected an object "
-            f"with some of {fields}",
-        ) from error
+        hint = (
+            "/openapi.json describes it" if where else f"expected an object with some of {fields}"
+        )
+        raise Refusal(422, f"{where or 'the body'}: {what[0].lower()}{what[1:]}; {hint}") from error
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from iknow.core.assertion import Assertion, Reason
 from iknow.core.codes import NO_BELIEF
 from iknow.core.text import names, shown
+from iknow.serve.answers import RequestAnswers
 from iknow.serve.bodies import ByteBudget, Rows, as_numbers, as_texts, check_count, read_json
-from iknow.serve.compute import RequestAnswers
 from iknow.serve.schema import Number, Refusal
 from iknow.serve.served import ServedModel
 
@@ -196,7 +196,11 @@ def write_reply(
     asked: Inference, answers: RequestAnswers, model: ServedModel, request: str
 ) -> tuple[bytes, int | None]:
     """The body of the reply and, if bytes follow its text, the length of the text."""
-    about = {"model_name": model.name, "model_version": model.version, "id": request if asked.id is None else asked.id}
+    about = {
+        "model_name": model.name,
+        "model_version": model.version,
+        "id": request if asked.id is None else asked.id,
+    }
     tensors, tail = [], b""
     for name in asked.outputs:
         array = _make_output(name, answers, model.labels)

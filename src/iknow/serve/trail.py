@@ -14,6 +14,7 @@ from typing import Any
 
 from iknow.core.codes import NO_BELIEF
 from iknow.errors import AuditError
+from iknow.serve.answers import ASSERTIONS, REASONS, RequestAnswers
 from iknow.serve.audit import (
     Answer,
     Event,
@@ -25,9 +26,8 @@ from iknow.serve.audit import (
     now,
     open_journal,
 )
-from iknow.serve.rows import Rows
-from iknow.serve.said import ASSERTIONS, REASONS, Said
-from iknow.serve.served import Served
+from iknow.serve.bodies import Rows
+from iknow.serve.served import ServedModel
 from iknow.serve.settings import Settings
 
 FEW = 8
@@ -47,7 +47,7 @@ class Call:
 
 
 def make_records(
-    served: Served, call: Call, rows: Rows, said: Said, *, keep_inputs: bool
+    served: ServedModel, call: Call, rows: Rows, said: RequestAnswers, *, keep_inputs: bool
 ) -> list[Answer]:
     """A record for each row."""
     time, labels = now(), [json.dumps(label) for label in served.labels]
@@ -103,7 +103,9 @@ class Trail:
         self.n_unrecorded = 0
         self._error: str | None = None
 
-    async def record(self, served: Served, call: Call, rows: Rows, said: Said) -> None:
+    async def record(
+        self, served: ServedModel, call: Call, rows: Rows, said: RequestAnswers
+    ) -> None:
         """Record the answers to a request.
 
         Raises:
@@ -127,7 +129,9 @@ class Trail:
         """
         await self._wait(self._recorder.record(records))
 
-    def _submit(self, served: Served, call: Call, rows: Rows, said: Said) -> Future[None]:
+    def _submit(
+        self, served: ServedModel, call: Call, rows: Rows, said: RequestAnswers
+    ) -> Future[None]:
         records = make_records(served, call, rows, said, keep_inputs=self._keep)
         return self._recorder.record(records)
 
@@ -140,7 +144,7 @@ class Trail:
         self._error = None
 
     async def note(
-        self, what: str, served: Served, details: Mapping[str, Any] | None = None
+        self, what: str, served: ServedModel, details: Mapping[str, Any] | None = None
     ) -> None:
         """Put an event into the journal; if that fails, into the log."""
         told = {"version": served.version, "bundle": served.sha256, **(details or {})}
@@ -150,7 +154,7 @@ class Trail:
         except AuditError as error:
             log.error("the event %s could not be recorded: %s", what, error)
 
-    def note_soon(self, what: str, served: Served, details: Mapping[str, Any]) -> None:
+    def note_soon(self, what: str, served: ServedModel, details: Mapping[str, Any]) -> None:
         """Like `note`, without waiting for it."""
         task = asyncio.get_running_loop().create_task(self.note(what, served, details))
         self._tasks.add(task)

@@ -73,18 +73,18 @@ def run_demo(plan: Plan) -> None:
 def run_service(plan: Plan, on_listening: Callable[[str], object] | None = None) -> None:
     """Serve until a signal ends it. on_listening: is told the URL."""
     _check_installed()
-    from iknow.serve.served import Source, name_source
+    from iknow.serve.served import BundleSource, name_source
+    from iknow.serve.server import Address, run
     from iknow.serve.service import Service
     from iknow.serve.settings import Settings
     from iknow.serve.tokens import read_tokens
-    from iknow.serve.uvicorn import Address, run
 
     _log_to_stderr()
     settings = Settings(**plan.settings, tokens=read_tokens(plan.tokens))
     pictures = dict(_parse_picture(text) for text in plan.pictures)
     if pictures and settings.workers > 1:
         raise InputError("--picture draws in the process that listens: use --workers 1")
-    sources = [Source.parse(text) for text in plan.bundles]
+    sources = [BundleSource.parse(text) for text in plan.bundles]
     if pictures:
         named = {name_source(source): source for source in sources}
         if unknown := set(pictures) - set(named):
@@ -110,7 +110,7 @@ def run_service(plan: Plan, on_listening: Callable[[str], object] | None = None)
 
 def _check_installed() -> None:
     try:
-        import_module("iknow.serve.uvicorn")
+        import_module("iknow.serve.server")
     except ImportError as error:
         raise MissingExtraError("serving", "serve") from error
 
