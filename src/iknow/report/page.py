@@ -15,11 +15,10 @@ import numpy as np
 
 from iknow.core.arrays import Ints
 from iknow.core.assertion import Assertion
-from iknow.core.codes import positions_of
 from iknow.core.text import name, shown
 from iknow.errors import InputError
 from iknow.evaluation.comparison import Comparison
-from iknow.evaluation.metrics import evaluate
+from iknow.evaluation.metrics import evaluate, read_truth
 from iknow.explain.assessment import Assessment
 from iknow.explain.picture import Renderer
 from iknow.report import words
@@ -94,7 +93,7 @@ def make_report(
     _check(assessment, samples, max_samples)
     y_true = assessment.y_true if y_true is None else y_true
     report = None if y_true is None else evaluate(assessment, y_true)
-    codes = None if report is None else positions_of(report.y_true, report.true_classes)
+    codes = None if report is None else read_truth(assessment, y_true)[1]
     # A belief that is absent is not wrong, and without the truth none is known to be.
     truth = assessment.belief_codes if codes is None else codes
     wrong = assessment.answered & (assessment.belief_codes != truth)
