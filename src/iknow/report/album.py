@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from iknow.core.arrays import Ints
 from iknow.explain.picture import Image, Picture, Renderer, Series, picture_of, take_sample
 
 GRAY, COLOR, SERIES, FEATURES = range(4)
@@ -124,28 +123,3 @@ def shrink_series(values: NDArray[Any], most: int = MOST_STEPS) -> NDArray[Any]:
     lowest = np.minimum.reduceat(values, edges, axis=1)
     highest = np.maximum.reduceat(values, edges, axis=1)
     return np.stack([lowest, highest], axis=2).reshape(channels, -1)
-
-
-def fill_album(
-    budget: int,
-    order: Ints,
-    rows: Ints,
-    exemplars: Ints,
-    samples: Any,
-    training: Any,
-    renderer: Renderer | None,
-) -> Album:
-    """The pictures of samples, each followed by those of its exemplars, until the album is full.
-
-    order: positions in `rows`, most important first. exemplars: training rows of shape
-    (m, n_exemplars); -1 for none.
-    """
-    album = Album(budget)
-    for position in order.tolist():
-        album.add(("sample", position), samples, int(rows[position]), renderer)
-        for row in exemplars[position].tolist():
-            album.add(("training", row), training, row, renderer)
-        if album.full:
-            break
-    album.close_part()
-    return album
