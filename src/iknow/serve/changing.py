@@ -143,9 +143,10 @@ def state_on_disk(served: Served) -> str | None:
 
 def sync_bundle(served: Served) -> None:
     """Wait until the bundle is on disk as we read it: its writer may have been killed before."""
-    path = served.classifier.plan_.bundled.get("path")
-    with suppress(OSError, TypeError):
-        descriptor = os.open(path, os.O_RDONLY)
+    if "path" not in served.classifier.plan_.bundled:
+        return
+    with suppress(OSError):
+        descriptor = os.open(served.classifier.plan_.bundled["path"], os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:
