@@ -31,7 +31,7 @@ from iknow.explain.explanation import SENTENCES, Explanation
 from iknow.selection import Selection
 from iknow.storage.about_text import list_facts, short_line
 from iknow.storage.atomic import is_stream
-from iknow.tables.streams import STDIN
+from iknow.tables.reading import STDIN
 
 SHADES = " ░▒▓█"
 
