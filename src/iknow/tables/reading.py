@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from iknow.core.arrays import Labels
 from iknow.errors import InputError, MissingExtraError
-from iknow.storage.atomic import is_stream
+from iknow.storage.files import is_stream
 from iknow.tables.arrays import read_npy, read_npy_labels, read_npz
 from iknow.tables.table import (
     Roles,

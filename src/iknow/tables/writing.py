@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from iknow.errors import InputError, MissingExtraError
 from iknow.explain.answers import Coded
-from iknow.storage.atomic import is_stream, replacing
+from iknow.storage.files import is_stream, replacing
 from iknow.tables.reading import STDIN, format_to_write
 from iknow.tables.table import as_text, check_rows
 
