@@ -19,7 +19,7 @@ from iknow.serve.audit import now
 from iknow.serve.changing import Asked, change_served, renew_served
 from iknow.serve.computing import Computing, InProcesses, InThread
 from iknow.serve.desk import Desk, Moment
-from iknow.serve.desks import Desks, keep_state, make_batcher, open_desk
+from iknow.serve.desks import Desks, make_batcher, open_desk
 from iknow.serve.labels import learn_labels
 from iknow.serve.refusal import Refusal
 from iknow.serve.room import Room
@@ -33,8 +33,8 @@ from iknow.storage.log_record import entry_to_dict
 from iknow.version import __version__
 
 log = logging.getLogger("iknow.serve")
-KEEP_EVERY = 30.0
-"""Seconds between two writings of the alarms' state."""
+KEEP_EVERY = 1.0
+"""Seconds between two writings of the alarms' state: what a killed process forgets."""
 FEW_IDS = 1_000
 """Samples of a change that the audit names; its bundle names all."""
 
@@ -94,7 +94,7 @@ class Service:
                     desk.served.title,
                 )
             await asyncio.to_thread(desk.close)
-            keep_state(desk, self.settings)
+            await asyncio.to_thread(desk.monitors.close)
         if self.trail is not None:
             await asyncio.to_thread(self.trail.close)
         if self._computing is not None:
@@ -161,14 +161,13 @@ class Service:
             desk = self.desks.find(name)
             before = desk.served
             served = await asyncio.to_thread(change_served, before, asked, call.caller)
-            new = await self._succeed(desk, served)
+            await self._succeed(desk, served)
         made = served.classifier.memory.log[len(before.classifier.memory.log) :]
         told = [entry_to_dict(each) for each in made]
         log.info("%s changed: %s", served.title, "; ".join(each.sentence() for each in made))
         if self.trail is not None:
             few = [each | {"ids": each["ids"][:FEW_IDS], "n": len(each["ids"])} for each in told]
             await self.trail.note("change", served, {"before": before.sha256, "changes": few})
-        await asyncio.to_thread(keep_state, new, self.settings)
         asyncio.get_running_loop().create_task(self._retire(desk))
         return {"model": served.name, "version": served.version, "bundle": served.sha256,
                 "before": before.sha256, "changes": told}  # fmt: skip
@@ -188,13 +187,13 @@ class Service:
             "models": [desk.status() for desk in self.desks],
         }
 
-    async def _open(self, model: Source | Served) -> Desk:
+    async def _open(self, model: Source | Served, before: Desk | None = None) -> Desk:
         served = await asyncio.to_thread(load_served, model) if isinstance(model, Source) else model
         computing = self._computing
         assert computing is not None
         await computing.prepare(served)
         tell = self._teller(served)
-        return await asyncio.to_thread(open_desk, served, self.settings, computing, tell)
+        return await asyncio.to_thread(open_desk, served, self.settings, computing, tell, before)
 
     async def _succeed(self, desk: Desk, served: Served) -> Desk:
         """Serve the same model with changed evidence from now on; its figures and alarm go on."""
@@ -230,7 +229,7 @@ class Service:
             if later is not None:  # others appended changes: no other model, but this one
                 new = await self._succeed(desk, renew_served(served, later))
             else:
-                new = await self._open(source)
+                new = await self._open(source, desk)
                 self.desks.replace(desk, new)
         except Exception as error:  # whatever is wrong with the new one, the old one goes on
             self.n_reload_failures += 1
@@ -253,6 +252,8 @@ class Service:
     async def _retire(self, desk: Desk) -> None:
         await desk.batcher.drain()
         await asyncio.to_thread(desk.close)
+        if all(each.monitors is not desk.monitors for each in self.desks):
+            await asyncio.to_thread(desk.monitors.close)
 
     def _tell(self, what: str, served: Served, details: Mapping[str, Any]) -> None:
         """Raise an alarm: in the log and in the audit."""
@@ -266,4 +267,4 @@ class Service:
         while True:
             await asyncio.sleep(KEEP_EVERY)
             for desk in self.desks:
-                await asyncio.to_thread(keep_state, desk, self.settings)
+                await asyncio.to_thread(desk.monitors.keep)
