@@ -21,7 +21,7 @@ from iknow.serve.answers import RequestAnswers, Wanted
 from iknow.serve.audit import now
 from iknow.serve.batching import Batcher
 from iknow.serve.bodies import ByteBudget, Rows, shape_rows
-from iknow.serve.changing import change_served, check_change
+from iknow.serve.changing import change_served, check_change, state_on_disk
 from iknow.serve.compute import Compute, InProcesses, InThread
 from iknow.serve.labels import learn_labels
 from iknow.serve.schema import (
@@ -37,6 +37,7 @@ from iknow.serve.served import BundleSource, Models, ServedModel, load_model
 from iknow.serve.settings import Settings
 from iknow.serve.trail import Call, Trail
 from iknow.serve.watcher import Watcher, open_watcher
+from iknow.storage.change import Logged
 from iknow.storage.info import describe_bundle
 from iknow.storage.log_record import entry_to_dict
 from iknow.version import __version__
@@ -44,8 +45,6 @@ from iknow.version import __version__
 log = logging.getLogger("iknow.serve")
 KEEP_EVERY = 1.0
 """Seconds between two writings of the alarms' state: what a killed process forgets."""
-FEW_IDS = 1_000
-"""Samples of a change that the audit names; its bundle names all."""
 
 
 class Service:
@@ -84,6 +83,7 @@ class Service:
         for model in self.models:
             log.info("serving %s (%s)", model.title, model.sha256[:12])
             if self.trail is not None:
+                await self.trail.complete(model)
                 await self.trail.note("start", model)
         self._keeping = asyncio.create_task(self._keep())
         self.ready = True
@@ -174,16 +174,39 @@ class Service:
         async with self._reloading:
             before = self.models.find(name)
             check_change(asked, before.labels, self.settings.most_rows)
-            model = await asyncio.to_thread(change_served, before, asked, call.caller)
+            model = await self._commit(before, asked, call)
+            made = model.classifier.memory.log[len(before.classifier.memory.log) :]
+            log.info("%s changed: %s", model.title, "; ".join(each.sentence() for each in made))
+            if self.trail is not None:
+                await self.trail.tell_made(before, model, made)
             await self._follow(before, model)
-        made = model.classifier.memory.log[len(before.classifier.memory.log) :]
-        told = [entry_to_dict(each) for each in made]
-        log.info("%s changed: %s", model.title, "; ".join(each.sentence() for each in made))
-        if self.trail is not None:
-            few = [each | {"ids": each["ids"][:FEW_IDS], "n": len(each["ids"])} for each in told]
-            await self.trail.note("change", model, {"before": before.sha256, "changes": few})
-        entries = tuple(Entry(**each) for each in told)
+        entries = tuple(Entry(**entry_to_dict(each)) for each in made)
         return Changed(model.name, model.version, model.sha256, before.sha256, entries)
+
+    async def _commit(self, before: ServedModel, asked: ChangeRequest, call: Call) -> ServedModel:
+        """Change a model's bundle: announced before, and said to be undone if it failed then."""
+        trail, announced = self.trail, ""
+
+        def announce(sha256: str, made: Sequence[Logged]) -> None:
+            nonlocal announced
+            if trail is not None:
+                trail.announce(before, sha256, made)
+            announced = sha256
+
+        try:
+            return await asyncio.to_thread(change_served, before, asked, call.caller, announce)
+        except Exception as error:
+            if not announced:
+                raise
+            if await asyncio.to_thread(state_on_disk, before) != before.sha256:
+                raise Refusal(
+                    503,
+                    "the disk failed, and it is not known whether the change was made: POST "
+                    "/v1/reload, then look at the changes of the model",
+                ) from error
+            if trail is not None:
+                await trail.tell_undone(before, announced)
+            raise
 
     def status(self) -> dict[str, Any]:
         """What the page shows."""
@@ -267,6 +290,7 @@ class Service:
         self.n_reloads += 1
         log.info("%s replaces %s", new.title, old.title)
         if self.trail is not None:
+            await self.trail.complete(new)
             await self.trail.note("reload", new, {"before": old.sha256})
         return Reloaded(new.name, new.version, new.sha256, True, None)
 
