@@ -30,7 +30,7 @@ from iknow.core.assertion import Assertion
 from iknow.core.text import shown
 from iknow.errors import IknowError, InputError, MissingExtraError
 from iknow.explain.picture import Renderer, as_image
-from iknow.serve.client.client import Client
+from iknow.serve.client import Client
 
 SIZE = re.compile(r"(\d{1,4})x(\d{1,4})(?:x(\d))?", re.ASCII)
 NAME, LEFT_OUT, SEED = "digits", 4, 0
