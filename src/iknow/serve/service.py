@@ -29,7 +29,6 @@ from iknow.serve.served import Served, Source, load_served
 from iknow.serve.settings import Settings
 from iknow.serve.trail import Call, Trail
 from iknow.storage.info import describe_bundle
-from iknow.storage.log_record import entry_to_dict
 from iknow.version import __version__
 
 log = logging.getLogger("iknow.serve")
@@ -163,7 +162,7 @@ class Service:
             served = await asyncio.to_thread(change_served, before, asked, call.caller)
             new = await self._succeed(desk, served)
         made = served.classifier.memory.log[len(before.classifier.memory.log) :]
-        told = [entry_to_dict(each) for each in made]
+        told = [each.to_dict() for each in made]
         log.info("%s changed: %s", served.title, "; ".join(each.sentence() for each in made))
         if self.trail is not None:
             few = [each | {"ids": each["ids"][:FEW_IDS], "n": len(each["ids"])} for each in told]
