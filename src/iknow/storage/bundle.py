@@ -66,7 +66,6 @@ from iknow.storage.manifest import (
     plain_labels,
     read_classes,
     read_record,
-    read_selection,
     write_classes,
     write_record,
 )
@@ -450,7 +449,7 @@ def _from_manifest(manifest: Manifest, arrays: Mapping[str, Any]) -> Bundle:
         metrics={layer: _make_metric(layer, layers[layer], arrays) for layer in layers},
         neighborhoods=rules,
         settings=manifest.settings,
-        selection=None if manifest.selection is None else read_selection(manifest.selection),
+        selection=None if manifest.selection is None else Selection.from_dict(manifest.selection),
         probe={name: arrays[f"probe/{escape(name)}.npy"] for name in manifest.probe},
         exported=manifest.model,
         log=tuple(_read_log(manifest.changes, arrays)),

@@ -20,7 +20,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any, Literal, TypeVar, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 import numpy as np
@@ -31,7 +31,6 @@ from iknow.core.text import name as short
 from iknow.core.text import shown, visible
 from iknow.errors import BundleError, InputError
 from iknow.models.adapt import OPTIONS
-from iknow.selection import Certificate, Selection
 
 FORMAT = 9
 LARGEST = 1 << 25
@@ -219,29 +218,6 @@ class Manifest(Record):
 Kind = TypeVar("Kind", bound=Record)
 
 
-def _record_of(cls: type, **others: Any) -> Any:
-    """The record of a dataclass: its fields by their annotations, but for `others`."""
-    hints = get_type_hints(cls) | others
-    return msgspec.defstruct(cls.__name__, list(hints.items()), bases=(Record,))
-
-
-_part = dict[str, Any] | None
-_share = float | None  # JSON has neither NaN nor -inf
-_SELECTION = _record_of(
-    Selection,
-    **dict.fromkeys(("accuracy", "accuracy_outside", "least_confidence"), _share),
-    **dict.fromkeys(("levels", "watch", "goal"), _part),
-    neighborhoods=dict[str, dict[str, Any]],
-    certificate=_record_of(Certificate) | None,
-)
-
-
-def read_selection(record: Mapping[str, Any]) -> Selection:
-    """The selection in a manifest, of the right types and values."""
-    _convert(record, _SELECTION)
-    return Selection.from_dict(record)
-
-
 # Text
 
 
@@ -264,12 +240,8 @@ def read_record(text: bytes, kind: type[Kind]) -> Kind:
             "it is not written as iknow writes it: perhaps a key occurs twice, or a number is not "
             "one of JSON's, or something was added"
         )
-    return _convert(found, kind)
-
-
-def _convert(value: Any, kind: type[Kind]) -> Kind:
     try:
-        return msgspec.convert(value, kind)
+        return msgspec.convert(found, kind)
     except (msgspec.ValidationError, ValueError) as error:
         raise BundleError(str(error)) from error
 
