@@ -137,6 +137,6 @@ def make_settings(counts, **given):
         "feature_names_in": None,
         "probe": "nothing is known",
         "about": about,
-        "reading": Reading(),
+        "reading": Reading(None, None, None, []),
     }
     return Settings(**usual | given)

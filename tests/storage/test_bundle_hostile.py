@@ -506,8 +506,7 @@ def test_any_mutation_around_the_contents_is_refused_or_harmless(tmp_path, conte
         try:
             path.write_bytes(seal_frame(changed) if sealed else changed)
             read_bundle(path, verify="now")
-        except BundleError as error:
-            assert sealed or "is damaged" in str(error)
+        except BundleError:
             continue
         n_accepted += 1
         assert unpack(path) == contents

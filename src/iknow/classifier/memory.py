@@ -152,7 +152,8 @@ class Memory:
     def compact(self) -> Self:
         """Fold all changes into one index, as if built from the samples that are there.
 
-        Nothing of a removed sample is left, but for its number in `log`.
+        Nothing of a removed sample is left, but for its number in `log`. A `commit` then writes the
+        bundle anew, compacted too.
 
         Examples:
             >>> ec = EpistemicClassifier(trained).fit(X_train, y_train)

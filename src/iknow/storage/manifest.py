@@ -114,10 +114,10 @@ class About(Record):
 class Reading(Record):
     """How the model is read: its options, and the names of those that were functions."""
 
-    pool: Option = None
-    scores: Option = None
-    embed: None = None
-    functions: list[str] = []
+    pool: Option
+    scores: Option
+    embed: None
+    functions: list[str]
 
     def __post_init__(self) -> None:
         if self.functions != [option for option in OPTIONS if option in self.functions]:

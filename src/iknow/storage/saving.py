@@ -245,10 +245,10 @@ def _make_settings(classifier: Any, probe: ProbeRecord | str, about: About) -> S
 def _make_reading(classifier: Any) -> Reading:
     """How a classifier's model is read: the options that are plain values, the names of others."""
     options = classifier.model_.options
-    if not options:  # without its model it has none
-        return classifier.plan_.bundled.get("reading") or Reading()
-    plain = {option: _as_plain(value) for option, value in options.items()}
-    return Reading(**plain, functions=[option for option in plain if plain[option] is None])
+    if not options and "reading" in classifier.plan_.bundled:  # without its model it has none
+        return classifier.plan_.bundled["reading"]  # type: ignore[no-any-return]
+    plain = {option: _as_plain(options.get(option)) for option in OPTIONS}
+    return Reading(**plain, functions=[name for name in options if plain[name] is None])
 
 
 def _as_plain(value: Any) -> Any:
