@@ -399,8 +399,8 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "no neighborhoods yet: call tune(X_val, y_val), or give rule=Ball(0.5), say (fit "
                 "tunes only a scikit-learn classifier that it trains itself, not a fitted one)"
             )
-        gathers = as_flag(evidence, "evidence")
-        least = as_whole(k, "k", "be a whole number >= 0", 0)
+        gathers = evidence is not False and as_flag(evidence, "evidence")
+        least = k if type(k) is int and k >= 0 else as_whole(k, "k", "be a whole number >= 0", 0)
         samples = observe.read(self, plan.model, X, layers=plan.layers)
         seen, found, decisions = observe.find(plan, samples, least, gathers, self.progress)
         selection, places = plan.selection or plan.given, np.arange(len(seen.belief))
