@@ -29,7 +29,7 @@ from iknow.core.text import names, shown
 from iknow.errors import InputError
 from iknow.metrics.defaults import SHORT_NAMES
 from iknow.rules import RULES, RelativeBall
-from iknow.storage.atomic import is_stream
+from iknow.storage.files import is_stream
 from iknow.tables.streams import READABLE, STDIN, WRITABLE
 from iknow.tables.table import Roles
 

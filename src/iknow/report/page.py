@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from iknow.core.arrays import Ints
+from iknow.core.assertion import Assertion
 from iknow.core.codes import positions_of
 from iknow.core.text import name, shown
 from iknow.errors import InputError
@@ -24,17 +25,7 @@ from iknow.explain.picture import Renderer
 from iknow.report import words
 from iknow.report.album import Album, fill_album
 from iknow.report.assemble import assemble, fill_template, read_style, style_policy
-from iknow.report.columns import (
-    Columns,
-    bytes_per_sample,
-    choose_samples,
-    describe_layers,
-    gather_columns,
-    movement_of,
-    order_for_pictures,
-    shown_rows,
-)
-from iknow.report.words import chosen_level, describe_certificate, holds_here
+from iknow.report.columns import Columns, choose_samples, gather_columns, shown_rows
 from iknow.selection import Selection
 from iknow.version import __version__
 
@@ -107,10 +98,16 @@ def make_report(
     # A belief that is absent is not wrong, and without the truth none is known to be.
     truth = assessment.belief_codes if codes is None else codes
     wrong = assessment.answered & (assessment.belief_codes != truth)
-    room = int(EVIDENCE_SHARE * max_bytes * 3 / 4 / bytes_per_sample(assessment))
+    # All evidence is found here: that of a part would be found again.
+    certified = words.describe_certificate(assessment, report, selection)
+    one = np.zeros(1, dtype=np.int64)
+    _, found = gather_columns(assessment[one], one, one == 0, one)
+    # As bytes are before compression and base64.
+    room = int(EVIDENCE_SHARE * max_bytes * 3 / 4 / sum(each.nbytes for each in found.values()))
     most = min(max_samples, max(room, 1))
-    chosen = choose_samples(assessment, wrong, most, np.random.default_rng(random_state))
-    columns = gather_columns(assessment, chosen.rows, chosen.counted, codes)
+    rows, counted = choose_samples(assessment, wrong, most, np.random.default_rng(random_state))
+    part = assessment[rows]
+    layers, columns = gather_columns(part, rows, counted, None if codes is None else codes[rows])
     # Those that a model can say come first.
     true_classes = assessment.classes if report is None else report.true_classes
     named, columns = name_classes(columns, len(true_classes))
@@ -118,23 +115,19 @@ def make_report(
     facts = {  # what the page's script has to know besides the columns
         "classes": names[: int((named < len(assessment.classes)).sum())],
         "trueClasses": None if report is None else names,
-        "layers": describe_layers(assessment),
-        "voices": list(map(name, assessment.answers.voices)),  # as the column `weakest` has them
-        "level": chosen_level(assessment, selection),
-        "nSamples": len(assessment),
-        "n": len(chosen.rows),
-        "sampled": chosen.n_counted < chosen.n_samples,
-        "certified": holds_here(assessment, selection),
-        "knowsRobustness": any(
-            np.isfinite(movement_of(assessment, layer).lipschitz) for layer in assessment.evidence
-        ),
+        "layers": layers,
+        "voices": list(map(name, part.answers.voices)),  # as the column `weakest` has them
+        "level": words.chosen_level(assessment, selection),
+        "n": len(rows),
+        "certified": words.holds_here(assessment, selection),
+        "knowsRobustness": any(np.isfinite(layer["lipschitz"]) for layer in layers),
     }
     prose = {
         "title": html.escape(name(title or "What the classifier knows")),
         "version": html.escape(__version__),
         "summary": words.paragraphs(words.summarise(assessment, report)),
-        "sampling": words.paragraphs(words.describe_sample(chosen, report)),
-        "certified": words.paragraphs(describe_certificate(assessment, report, selection)),
+        "sampling": words.paragraphs(words.describe_sample(assessment, counted, report)),
+        "certified": words.paragraphs(certified),
         "notes": words.paragraphs(notes),
         "comparison": comparison_section(comparison),
     }
@@ -144,11 +137,11 @@ def make_report(
             f"max_bytes must leave room for the page and its evidence, {bare} bytes here; got "
             f"{max_bytes}"
         )
-    album = fill_album(
-        max_bytes - bare,
-        order_for_pictures(assessment, chosen.rows, wrong),
-        chosen.rows, shown_rows(columns, len(assessment.evidence)), samples, training, renderer,
-    )  # fmt: skip
+    # Pictures of wrong IKs first, then of other wrong beliefs, then of the closest calls.
+    rank = np.where(wrong[rows], np.where(part.assertion == Assertion.IK, 0, 1), 2)
+    order = np.lexsort((np.abs(part.margin), rank))
+    exemplars = shown_rows(columns, len(layers))
+    album = fill_album(max_bytes - bare, order, rows, exemplars, samples, training, renderer)
     page = assemble(prose, facts, columns, album)
     while len(page.encode()) > max_bytes and album.parts:
         album.drop_part()

@@ -19,7 +19,7 @@ from iknow.serve.monitor import AccuracyMonitor, DriftAlarm
 from iknow.serve.refusal import Refusal
 from iknow.serve.served import Served
 from iknow.serve.settings import Settings
-from iknow.storage.atomic import write_bytes
+from iknow.storage.files import write_bytes
 
 log = logging.getLogger("iknow.serve")
 

@@ -28,7 +28,7 @@ from iknow.serve.said import Said, Wanted
 from iknow.serve.served import Served, Source, load_served
 from iknow.serve.settings import Settings
 from iknow.serve.trail import Call, Trail
-from iknow.storage.about import describe_bundle
+from iknow.storage.info import describe_bundle
 from iknow.storage.log_record import entry_to_dict
 from iknow.version import __version__
 

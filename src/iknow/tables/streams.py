@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from iknow.errors import InputError
-from iknow.storage.atomic import is_stream
+from iknow.storage.files import is_stream
 from iknow.tables.table import existing
 
 STDIN = Path("-")

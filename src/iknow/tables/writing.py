@@ -20,7 +20,7 @@ from typing import IO, Any, Protocol
 import numpy as np
 
 from iknow.errors import InputError, MissingExtraError
-from iknow.storage.atomic import is_stream, replacing
+from iknow.storage.files import is_stream, replacing
 from iknow.tables.columns import Column, as_array, as_columns, as_list
 from iknow.tables.jsonl import to_lines
 from iknow.tables.numpy import write_npz

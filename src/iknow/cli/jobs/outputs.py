@@ -11,7 +11,7 @@ from pathlib import Path
 from iknow.cli.jobs.source import Source
 from iknow.cli.model_files import files_of
 from iknow.errors import InputError
-from iknow.storage.atomic import is_stream, write_bytes
+from iknow.storage.files import is_stream, write_bytes
 from iknow.tables.streams import STDIN
 
 

@@ -17,11 +17,11 @@ from contextlib import suppress
 from iknow.errors import ConflictError
 from iknow.storage.bundle import as_path, check_changes, read_opened
 from iknow.storage.change import Change
+from iknow.storage.files import locked
 from iknow.storage.opening import Opened, open_bundle, prefixed
 from iknow.storage.segments.chain import make_header
 from iknow.storage.segments.change_record import encode_change
 from iknow.storage.segments.compacting import Chosen, rewrite_bundle
-from iknow.storage.segments.locking import locked
 from iknow.storage.segments.marks import SECTOR, Head, Mark, encode_mark, sector_of
 
 
@@ -49,7 +49,7 @@ def append_changes(
     if source.is_file() and not os.access(source, os.W_OK):
         raise PermissionError(errno.EACCES, "it may not be written", str(source))
     payloads = [encode_change(change) for change in changes]
-    with locked(source) as descriptor:
+    with locked(source, in_place=True) as descriptor:
         opened = open_bundle(source, copied_up_to=0)
         assert descriptor is not None
         if after is not None and opened.head() != after:
