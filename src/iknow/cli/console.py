@@ -31,7 +31,7 @@ from iknow.explain.explanation import SENTENCES, Explanation
 from iknow.selection import Selection
 from iknow.storage.files import is_stream
 from iknow.storage.info import list_facts, short_line
-from iknow.tables.streams import STDIN
+from iknow.tables.reading import STDIN
 
 SHADES = " ░▒▓█"
 

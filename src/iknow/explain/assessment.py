@@ -41,6 +41,9 @@ from iknow.explain.later import about
 from iknow.explain.picture import Renderer
 from iknow.locking import cached_property
 
+BY_SAMPLE = (  # what differs between samples
+    "belief_codes", "scores", "invalid", "evidence", "decisions", "movements", "y_true", "index",
+)  # fmt: skip
 KINDS = (
     "samples are picked by a position, a slice, positions or a mask, such as a[0], a[:100], "
     "a[[3, 7]] or a[a.assertion == Assertion.IK]"
@@ -300,14 +303,8 @@ class Assessment:
             samples: A position, a slice, positions or a mask of shape (n,). A single position gives
                 an assessment of one sample.
         """
-        rows, part = pick_samples(samples, len(self)), dict[str, Any]()
-        for name in ("belief_codes", "scores", "invalid", "y_true", "index"):
-            part[name] = None if (column := getattr(self, name)) is None else column[rows]
-        for name in ("evidence", "decisions", "movements"):
-            part[name] = (
-                None if (by_layer := getattr(self, name)) is None else about(by_layer, rows)
-            )
-        return replace(self, **part)
+        rows = pick_samples(samples, len(self))
+        return replace(self, **{name: about(getattr(self, name), rows) for name in BY_SAMPLE})
 
     def __iter__(self) -> Iterator[Assessment]:
         """Assessments of one sample each."""
