@@ -37,7 +37,7 @@ from iknow.core.assertion import Assertion
 from iknow.core.evidence import NO_EXEMPLAR, distances_for_and_against
 from iknow.core.text import name, percent
 from iknow.errors import InputError
-from iknow.evaluation.metrics import NO_ANSWER, Tally, evaluate, merge_tallies
+from iknow.evaluation.metrics import NO_ANSWER, Evaluation, evaluate
 from iknow.explain.assessment import Assessment
 from iknow.models import PrecomputedModel
 from iknow.selection.levels import candidate_at
@@ -71,7 +71,7 @@ class Outcome:
     """
 
     counts: Ints
-    tally: Tally | None
+    tally: Evaluation | None
     first: Assessment
 
     @property
@@ -82,7 +82,7 @@ class Outcome:
         """That of these samples and those that follow."""
         tally = self.tally
         if tally is not None and part.tally is not None:
-            tally = merge_tallies(tally, part.tally)
+            tally += part.tally
         return Outcome(self.counts + part.counts, tally, self.first)
 
 
@@ -209,7 +209,7 @@ def assess_table(classifier: EpistemicClassifier, table: Table, **how: Any) -> A
     return classifier.assess(inputs_of(classifier.model, table, trained_names(classifier)), **how)
 
 
-def _tally(assessment: Assessment, table: Table) -> Tally | None:
+def _tally(assessment: Assessment, table: Table) -> Evaluation | None:
     """How often a part is right, if its labels are known; cells of text may be ints too."""
     labels = table.labels
     if labels is None:

@@ -15,15 +15,14 @@ import numpy as np
 
 from iknow.core.arrays import Ints
 from iknow.core.assertion import Assertion
-from iknow.core.codes import positions_of
 from iknow.core.text import name, shown
 from iknow.errors import InputError
 from iknow.evaluation.comparison import Comparison
-from iknow.evaluation.metrics import evaluate
+from iknow.evaluation.metrics import evaluate, read_truth
 from iknow.explain.assessment import Assessment
 from iknow.explain.picture import Renderer
 from iknow.report import words
-from iknow.report.album import Album, fill_album
+from iknow.report.album import Album
 from iknow.report.assemble import assemble, fill_template, read_style, style_policy
 from iknow.report.columns import Columns, choose_samples, gather_columns, shown_rows
 from iknow.selection import Selection
@@ -94,7 +93,7 @@ def make_report(
     _check(assessment, samples, max_samples)
     y_true = assessment.y_true if y_true is None else y_true
     report = None if y_true is None else evaluate(assessment, y_true)
-    codes = None if report is None else positions_of(report.y_true, report.true_classes)
+    codes = None if report is None else read_truth(assessment, y_true)[1]
     # A belief that is absent is not wrong, and without the truth none is known to be.
     truth = assessment.belief_codes if codes is None else codes
     wrong = assessment.answered & (assessment.belief_codes != truth)
@@ -111,15 +110,16 @@ def make_report(
     # Those that a model can say come first.
     true_classes = assessment.classes if report is None else report.true_classes
     named, columns = name_classes(columns, len(true_classes))
+    chosen = selection if selection and words.is_about(selection, assessment) else None
     names = [name(label) for label in true_classes[named].tolist()]
     facts = {  # what the page's script has to know besides the columns
         "classes": names[: int((named < len(assessment.classes)).sum())],
         "trueClasses": None if report is None else names,
         "layers": layers,
         "voices": list(map(name, part.answers.voices)),  # as the column `weakest` has them
-        "level": words.chosen_level(assessment, selection),
+        "level": chosen.level if chosen and assessment.levels else None,
         "n": len(rows),
-        "certified": words.holds_here(assessment, selection),
+        "certified": chosen is not None and chosen.is_certified,
         "knowsRobustness": any(np.isfinite(layer["lipschitz"]) for layer in layers),
     }
     prose = {
@@ -140,8 +140,12 @@ def make_report(
     # Pictures of wrong IKs first, then of other wrong beliefs, then of the closest calls.
     rank = np.where(wrong[rows], np.where(part.assertion == Assertion.IK, 0, 1), 2)
     order = np.lexsort((np.abs(part.margin), rank))
-    exemplars = shown_rows(columns, len(layers))
-    album = fill_album(max_bytes - bare, order, rows, exemplars, samples, training, renderer)
+    exemplars, album = shown_rows(columns, len(layers)), Album(max_bytes - bare)
+    for place in order.tolist():
+        album.add(("sample", place), samples, int(rows[place]), renderer)
+        for row in exemplars[place].tolist():
+            album.add(("training", row), training, row, renderer)
+    album.close_part()
     page = assemble(prose, facts, columns, album)
     while len(page.encode()) > max_bytes and album.parts:
         album.drop_part()

@@ -86,19 +86,8 @@ def describe_certificate(
     return [*promises, _about_inputs(assessment), *_about_training(assessment)]
 
 
-def chosen_level(assessment: Assessment, selection: Selection | None) -> float | None:
-    """The level from which on samples are IK, if these neighborhoods were chosen by it."""
-    if selection is None or not assessment.levels or not _chose(selection, assessment):
-        return None
-    return selection.level
-
-
-def holds_here(assessment: Assessment, selection: Selection | None) -> bool:
-    """Whether there is a certificate for the neighborhoods of this assessment."""
-    return selection is not None and selection.is_certified and _chose(selection, assessment)
-
-
-def _chose(selection: Selection, assessment: Assessment) -> bool:
+def is_about(selection: Selection, assessment: Assessment) -> bool:
+    """Whether it chose the neighborhoods of this assessment, so that its promises hold for them."""
     return dict(selection.neighborhoods) == dict(assessment.neighborhoods)
 
 
@@ -110,7 +99,7 @@ def _about_accuracy(
             "Whether an accuracy was certified is not known here: the report was made without the "
             "classifier's selection."
         ]
-    if not _chose(selection, assessment):
+    if not is_about(selection, assessment):
         return [
             "No accuracy is certified: the selection is about other neighborhoods than those of "
             "this report."
