@@ -58,7 +58,7 @@ def export(
         if source is not None:
             table = source.read(classifier.model)
             inputs = inputs_of(classifier.model, table, trained_names(classifier))
-        said = {"version": classifier.plan_.bundled["about"]["version"], **about.given}
+        said = {"version": classifier.plan_.bundled["about"].version, **about.given}
         classifier.save(output, onnx=True, samples=inputs, **said)
     console, compared = console_for(output), describe_bundle(output).exported or {}
     numbers = ("largest difference", "tolerance")
