@@ -494,7 +494,7 @@ def test_a_client_where_httpx2_is_absent_names_what_is_missing(run_without):
 import iknow
 try:
     iknow.Client()
-except iknow.MissingExtraError as error:
+except iknow.errors.MissingExtraError as error:
     print(error)
 """
     assert "iknow[client]" in run_without({"httpx2"}, code)

@@ -16,7 +16,7 @@ from typing import Any
 from iknow.classifier.memory import follow
 from iknow.errors import AuditError, BundleError, IknowError
 from iknow.serve.audit import now
-from iknow.serve.changing import Asked, change_served, renew_served
+from iknow.serve.changing import Asked, change_served, renew_served, state_on_disk
 from iknow.serve.computing import Computing, InProcesses, InThread
 from iknow.serve.desk import Desk, Moment
 from iknow.serve.desks import Desks, make_batcher, open_desk
@@ -28,15 +28,13 @@ from iknow.serve.said import Said, Wanted
 from iknow.serve.served import Served, Source, load_served
 from iknow.serve.settings import Settings
 from iknow.serve.trail import Call, Trail
+from iknow.storage.changes import Logged
 from iknow.storage.info import describe_bundle
-from iknow.storage.log_record import entry_to_dict
 from iknow.version import __version__
 
 log = logging.getLogger("iknow.serve")
 KEEP_EVERY = 1.0
 """Seconds between two writings of the alarms' state: what a killed process forgets."""
-FEW_IDS = 1_000
-"""Samples of a change that the audit names; its bundle names all."""
 
 
 class Service:
@@ -75,6 +73,7 @@ class Service:
         for desk in self.desks:
             log.info("serving %s (%s)", desk.served.title, desk.served.sha256[:12])
             if self.trail is not None:
+                await self.trail.complete(desk.served)
                 await self.trail.note("start", desk.served)
         self._keeping = asyncio.create_task(self._keep())
         self.ready = True
@@ -160,17 +159,41 @@ class Service:
         async with self._reloading:
             desk = self.desks.find(name)
             before = desk.served
-            served = await asyncio.to_thread(change_served, before, asked, call.caller)
+            served = await self._commit(before, asked, call)
+            made = served.classifier.memory.log[len(before.classifier.memory.log) :]
+            log.info("%s changed: %s", served.title, "; ".join(each.sentence() for each in made))
+            if self.trail is not None:
+                await self.trail.tell_made(before, served, made)
             await self._succeed(desk, served)
-        made = served.classifier.memory.log[len(before.classifier.memory.log) :]
-        told = [entry_to_dict(each) for each in made]
-        log.info("%s changed: %s", served.title, "; ".join(each.sentence() for each in made))
-        if self.trail is not None:
-            few = [each | {"ids": each["ids"][:FEW_IDS], "n": len(each["ids"])} for each in told]
-            await self.trail.note("change", served, {"before": before.sha256, "changes": few})
+        told = [each.to_dict() for each in made]
         asyncio.get_running_loop().create_task(self._retire(desk))
         return {"model": served.name, "version": served.version, "bundle": served.sha256,
                 "before": before.sha256, "changes": told}  # fmt: skip
+
+    async def _commit(self, before: Served, asked: Asked, call: Call) -> Served:
+        """Change a model's bundle: announced before, and said to be undone if it failed then."""
+        trail, announced = self.trail, ""
+
+        def announce(sha256: str, made: Sequence[Logged]) -> None:
+            nonlocal announced
+            if trail is not None:
+                trail.announce(before, sha256, made)
+            announced = sha256
+
+        try:
+            return await asyncio.to_thread(change_served, before, asked, call.caller, announce)
+        except Exception as error:
+            if not announced:
+                raise
+            if await asyncio.to_thread(state_on_disk, before) != before.sha256:
+                raise Refusal(
+                    503,
+                    "the disk failed, and it is not known whether the change was made: POST "
+                    "/v1/reload, then look at the changes of the model",
+                ) from error
+            if trail is not None:
+                await trail.tell_undone(before, announced)
+            raise
 
     def status(self) -> dict[str, Any]:
         """What the page shows."""
@@ -239,6 +262,7 @@ class Service:
         self.n_reloads += 1
         log.info("%s replaces %s", new.served.title, served.title)
         if self.trail is not None:
+            await self.trail.complete(new.served)
             await self.trail.note("reload", new.served, {"before": served.sha256})
         asyncio.get_running_loop().create_task(self._retire(desk))
         return {

@@ -1,0 +1,244 @@
+"""Numpy's own files: one array in an .npy, named arrays in an .npz. Pickled objects are refused.
+
+An .npy is read some rows at a time, so that it may be larger than memory; an .npz is read whole.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import stat
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from iknow.core.arrays import Labels
+from iknow.core.text import names as quoted
+from iknow.errors import InputError
+from iknow.tables.table import (
+    PART,
+    Roles,
+    Table,
+    as_features,
+    as_labels,
+    check_fits,
+    check_rows,
+    decoding,
+    rows_at_once,
+)
+
+LAYER_PREFIX = "layer:"
+HEAD_BYTES = 12 + 10_000  # numpy refuses longer heads of arrays, but only after reading them
+
+
+def read_npy(file: IO[bytes], path: Path, roles: Roles, *, whole: bool) -> Iterator[Table]:
+    """Features of shape (n, ...) from a file with one array, some rows at a time unless whole."""
+    if roles != Roles():
+        named = next(name for name in (roles.label, roles.id, "columns") if name is not None)
+        raise InputError(f"{path} holds one array, without {named!r}: give a file of labels")
+    with decoding(path):
+        head = Head.read(file, "the array")
+        at_once = whole or head.by_column or not head.shape
+        step = head.n_rows if at_once else rows_at_once(head.row_values, 2 * PART)
+        head.check(min(step, head.n_rows), path, _size_of(file))
+        file.seek(head.start)
+    for start in range(0, max(1, head.n_rows), max(1, step)):
+        with decoding(path):
+            values = head.take(file, min(step, head.n_rows - start))
+        yield Table(as_features(values, str(path)))
+
+
+def read_npy_labels(file: IO[bytes], path: Path) -> Labels:
+    """Labels of shape (n,) from a file with one array."""
+    with decoding(path):
+        head = Head.read(file, "the array")
+        head.check(head.n_rows, path, _size_of(file))
+        file.seek(head.start)
+        return as_labels(head.take(file, head.n_rows), str(path))
+
+
+def read_npz(file: IO[bytes], path: Path, roles: Roles, *, labelled: bool) -> Table:
+    """Features `X`, or precomputed `scores` and one array `layer:NAME` for each layer."""
+    with _Archive(file, path) as archive:
+        names = archive.files
+        its = f"its arrays are {quoted(names)}"
+        if ("X" in names) == ("scores" in names):
+            raise InputError(
+                f"{path} must hold either X, or scores and an array layer:NAME for each layer; "
+                f"{its}"
+            )
+        samples = "X" if "X" in names else "scores"
+        for asked in (roles.label, roles.id):
+            if asked is not None and asked not in names:
+                raise InputError(f"{path} has no array {asked!r}; {its}")
+        layers = [each for each in names if each.startswith(LAYER_PREFIX) and samples == "scores"]
+        if samples == "scores" and not layers:
+            raise InputError(
+                f"{path} holds scores but no layer: expected an array layer:NAME for each layer; "
+                f"{its}"
+            )
+        label = roles.label or "y"
+        aside = [label] if labelled and label in names else []
+        aside += [] if roles.id is None else [roles.id]
+        arrays = {each: archive.array(each) for each in (samples, *layers, *aside)}
+        check_rows({f"{each} in {path}": len(np.atleast_1d(a)) for each, a in arrays.items()})
+        make = _as_inputs if samples == "X" else _as_outputs
+        table = make(archive, arrays, path, roles)
+        if label in aside:
+            table = replace(table, labels=as_labels(arrays[label], f"{label} in {path}"))
+        if roles.id is not None:
+            table = replace(table, ids=_as_ids(arrays[roles.id]), id_name=roles.id)
+        return table
+
+
+def _as_inputs(
+    archive: _Archive, arrays: Mapping[str, NDArray[Any]], path: Path, roles: Roles
+) -> Table:
+    samples, names = arrays["X"], None
+    if "feature_names" in archive.files:
+        found = archive.array("feature_names")
+        if samples.ndim != 2 or found.shape != samples.shape[1:]:
+            raise InputError(
+                f"feature_names in {path} must name the columns of X, which has shape "
+                f"{samples.shape}; got shape {found.shape}"
+            )
+        names = tuple(found.astype(np.str_).tolist())
+    features = as_features(samples, f"X in {path}")
+    if not (roles.drop or roles.features or roles.text):
+        return Table(features, feature_names=names)
+    if names is None:
+        raise InputError(f"X in {path} has no names to choose columns by: add feature_names")
+    chosen = replace(roles, label=None, id=None).find_features(names, str(path))
+    return Table(features[:, [names.index(name) for name in chosen]], feature_names=chosen)
+
+
+def _as_outputs(
+    archive: _Archive, arrays: Mapping[str, NDArray[Any]], path: Path, roles: Roles
+) -> Table:
+    if arrays["scores"].ndim != 2:
+        raise InputError(
+            f"scores in {path} must have shape (n_samples, n_classes); got {arrays['scores'].shape}"
+        )
+    classes = None
+    if "classes" in archive.files:
+        classes = as_labels(archive.array("classes"), f"classes in {path}")
+        if (n_columns := arrays["scores"].shape[1]) != len(classes):
+            raise InputError(
+                f"classes in {path} names {len(classes)} classes, but scores has {n_columns} "
+                "columns"
+            )
+    found = {
+        name: as_features(values, f"{name} in {path}")
+        for name, values in arrays.items()
+        if name == "scores" or name.startswith(LAYER_PREFIX)
+    }
+    scores = found.pop("scores")
+    layers = {name.removeprefix(LAYER_PREFIX): values for name, values in found.items()}
+    return Table(features=None, scores=scores, activations=layers, classes=classes)
+
+
+def _as_ids(values: NDArray[Any]) -> NDArray[Any]:
+    if values.ndim != 1 or values.dtype.kind not in "biufU":
+        raise InputError(
+            f"the ids must be numbers or text along one axis; got {values.dtype} of shape "
+            f"{values.shape}"
+        )
+    return values
+
+
+class _Archive(zipfile.ZipFile):
+    """The arrays of an .npz file, by name. files: their names."""
+
+    def __init__(self, file: IO[bytes], path: Path) -> None:
+        # np.load would take any other file for a pickle, and say how to load it unsafely.
+        if not zipfile.is_zipfile(file):
+            raise InputError(f"{path} cannot be read: it is no .npz archive, or it is truncated")
+        with decoding(path):
+            super().__init__(file)
+        self.path = path
+        self.members = {info.filename.removesuffix(".npy"): info for info in self.infolist()}
+        self.files = list(self.members)
+
+    def array(self, name: str) -> NDArray[Any]:
+        """One array; its damage or its objects come to light only here."""
+        member = self.members[name]
+        with decoding(self.path):
+            with self.open(member) as file:
+                head = Head.read(file, f"array {name!r}")
+            head.check(head.n_rows, self.path, member.file_size)
+            with self.open(member) as file:
+                file.read(head.start)
+                values = head.take(file, head.n_rows)
+                file.read(1)  # the archive compares its checksum at the end
+        return values
+
+
+class Head(NamedTuple):
+    """What an .npy file says about its array. start: where its values begin."""
+
+    what: str
+    shape: tuple[int, ...]
+    by_column: bool
+    kind: np.dtype[Any]
+    start: int
+
+    @classmethod
+    def read(cls, file: IO[bytes], what: str) -> Head:
+        """The head of an .npy file, if its array holds plain values."""
+        head = io.BytesIO(file.read(HEAD_BYTES))
+        old = npy.read_magic(head) == (1, 0)
+        read_header = npy.read_array_header_1_0 if old else npy.read_array_header_2_0
+        shape, by_column, kind = read_header(head)
+        if kind.hasobject:
+            raise ValueError(
+                f"{what} holds pickled Python objects, which could execute code; save it as "
+                "numbers or, with .astype(str), as text"
+            )
+        if kind.itemsize == 0 or min(shape, default=0) < 0:
+            raise ValueError(
+                f"{what} holds values without a size, of type {kind} and shape {shape}"
+            )
+        return cls(what, shape, by_column, kind, head.tell())
+
+    @property
+    def n_rows(self) -> int:
+        return self.shape[0] if self.shape else 1
+
+    @property
+    def row_values(self) -> int:
+        return math.prod(self.shape[1:])
+
+    def check(self, n_rows: int, path: Path, size: int | None) -> None:
+        """Refuse rows that do not fit into memory, or an array larger than its file."""
+        # As it is read, and then as float64.
+        check_fits(n_rows * self.row_values * (self.kind.itemsize + 8), f"{self.what} of {path}")
+        if size is not None and self.n_rows * self.row_values * self.kind.itemsize > size:
+            raise ValueError(
+                f"{self.what} of shape {self.shape} is truncated: there are {size:,} bytes"
+            )
+
+    def take(self, file: IO[bytes], n_rows: int) -> NDArray[Any]:
+        """The next rows of a file that stands at values, in an array that may be changed."""
+        content = bytearray(n_rows * self.row_values * self.kind.itemsize)
+        done = file.readinto(content)  # type: ignore[attr-defined]
+        if done < len(content):
+            raise ValueError(f"{self.what} is truncated: {len(content) - done:,} bytes are missing")
+        shape = (n_rows, *self.shape[1:]) if self.shape else ()
+        values = np.frombuffer(content, dtype=self.kind)
+        return values.reshape(shape, order="F" if self.by_column else "C")
+
+
+def _size_of(file: IO[bytes]) -> int | None:
+    """The size of an ordinary file; None for a pipe."""
+    try:
+        status = os.fstat(file.fileno())
+    except (OSError, AttributeError):
+        return None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
