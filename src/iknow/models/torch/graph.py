@@ -1,9 +1,9 @@
-"""GraphModel: reads the operations of a torch.export program.
+"""GraphModel: reads a torch.export program as the modules that it was made from.
 
-An exported program is a graph of operations with names, as its `graph` lists them. Each is a
-layer, beside "input" and "output". The graph runs one operation after another, so any of them can
-be read. Its mode is part of it: a program of a module in training mode is refused, as its answers
-depend on chance and on the batch. So is one that takes a fixed or bounded number of samples.
+A program is a graph of operations, and says to which module each belongs. Torch makes modules of it
+again, and `TorchModel` reads them by their old names. The mode is part of a program: one of a
+module in training mode is refused, as its answers depend on chance and on the batch. So is one that
+takes a fixed or bounded number of samples.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,17 +20,15 @@ from torch import Tensor, fx, nn
 
 from iknow.core.text import names
 from iknow.errors import InputError
-from iknow.models.inputs import Fields
+from iknow.models.inputs import Fields, take_rows
 from iknow.models.model import Layer
-from iknow.models.network import INPUT, OUTPUT, Network, Pass, Read
+from iknow.models.network import Pass, Read
 from iknow.models.pooling import PoolOption
-from iknow.models.scores import ScoresOption, find_output
-from iknow.models.torch.layers import first_tensor, to_array
-from iknow.models.torch.model import TorchModel, describe_layers, running
+from iknow.models.scores import ScoresOption
+from iknow.models.torch.layers import Trial, Watch
+from iknow.models.torch.model import TorchModel, running
+from iknow.models.torch.passes import forward_pass
 
-CALLS = ("call_function", "call_method", "call_module")
-PRODUCTS = ("linear", "addmm", "mm", "matmul", "bmm", "conv1d", "conv2d", "conv3d", "convolution")
-CHANNELS_FIRST = 4  # a layer of this number of axes is taken as (n, channels, height, width)
 UNBOUNDED = 1 << 40  # more samples than any batch holds
 SPECIAL = 2  # torch.export takes 0 and 1 for special, so "any" number may begin here
 
@@ -49,57 +47,41 @@ class GraphModel(TorchModel):
         >>> sizes = ({0: torch.export.Dim("n")},)
         >>> program = torch.export.export(module, (torch.ones(2, 4),), dynamic_shapes=sizes)
         >>> [layer.name for layer in GraphModel(program).layers(np.ones((5, 4), np.float32))]
-        ['input', 'relu', 'linear_1']
+        ['input', '1', '2']
     """
-
-    _entrance = ""
-    _locate = Network._locate
 
     def __init__(
         self, program: Any, *, pool: PoolOption = None, scores: ScoresOption = None
     ) -> None:
-        super().__init__(program.module(), pool=pool, scores=scores)
+        self._fewest = _check(program, program.module().graph.nodes)
+        with warnings.catch_warnings():  # torch copies classes that it calls deprecated
+            warnings.simplefilter("ignore", FutureWarning)
+            super().__init__(torch.export.unflatten(program), pool=pool, scores=scores)
         self.program, self._name = program, "the exported program"
-        nodes = list(self.module.graph.nodes)
-        self._fewest = _check(program, nodes)
-        calls = [node for node in nodes if node.op in CALLS]
-        self._nodes = {n.name: n for n in calls if hasattr(n.meta.get("val"), "dtype")}
 
     def layers(self, batch: Any) -> tuple[Layer, ...]:
-        """Describe the input if a `batch` is one array of numbers, what enters the last product
-        with weights, and what that gives.
-        """
-        products = [name for name, node in self._nodes.items() if _operation(node) in PRODUCTS]
-        tensors, _ = self._take(batch[:1])
-        if not products:
-            return describe_layers(INPUT, OUTPUT, tensors, ())
-        head = self._nodes[products[-1]]
-        sources = [arg for arg in head.all_input_nodes if arg.op != "get_attr"]
-        entering = sources[0] if sources else head
-        while _operation(entering) == "dropout":  # it changes nothing outside training
-            entering = entering.all_input_nodes[0]
-        hidden = entering.name if entering.name in self._nodes else INPUT
-        return describe_layers(hidden, products[-1], tensors, ())
+        return super().layers(self._filled(batch))
 
-    def _places(self) -> dict[str, Any]:
-        return self._nodes
+    def _filled(self, batch: Any) -> Any:
+        """The batch, repeated if it holds fewer samples than the program takes."""
+        rows = np.arange(max(len(batch), self._fewest)) % len(batch)
+        return batch if len(batch) == len(rows) else take_rows(batch, rows)
 
-    def _run(self, tensors: Fields, layers: Sequence[str], nodes: Mapping[str, Any]) -> Pass:
-        n, found = len(tensors), {}
-        filled = tensors if n >= self._fewest else tensors[np.zeros(self._fewest, dtype=np.int64)]
-        reader = NodeReader(self.module, set(layers) & set(nodes))
-        flat = self._in_order(filled)
-        with running(self._name, filled, failures=(Exception,)):  # guards may raise anything
-            returned = reader.run(*flat, enable_io_processing=False)
-            returned = self.program.call_spec.out_spec.unflatten(returned)
-        for name, tensor in reader.found.items():
-            values = to_array(tensor, f"layer {name!r}")[:n]
-            found[name] = Read(values, values.ndim < CHANNELS_FIRST)
-        return Pass(find_output(returned, self.scores, len(filled), self._name)[:n], found)
+    def _run(self, tensors: Fields, layers: Sequence[str], watch: Watch) -> Pass:
+        n, (scores, reads, _) = len(tensors), super()._run(self._filled(tensors), layers, watch)
+        return Pass(scores[:n], {k: Read(v.values[:n], v.features_last) for k, v in reads.items()})
+
+    def _forward(
+        self, tensors: Fields, watch: Watch | Trial, act: Callable[[str, Any], None]
+    ) -> Any:
+        args, kwargs = self.program.call_spec.in_spec.unflatten(self._in_order(tensors))
+        failures = (Exception,)  # what checks the shapes may raise anything
+        with forward_pass(self.module, watch, act), running(self._name, tensors, failures):
+            return self.module(*args, **kwargs)
 
     def _in_order(self, tensors: Fields) -> list[Tensor]:
         """The tensors in the order in which the program takes them."""
-        taken = [str(node.target) for node in self.module.graph.nodes if node.op == "placeholder"]
+        taken = self.program.graph_signature.user_inputs
         given = dict(tensors.arrays)
         placed = [given.pop(name) for name in tensors.arrays if name.isdigit()]
         rest = taken[len(placed) :]
@@ -108,21 +90,6 @@ class GraphModel(TorchModel):
                 f"the exported program takes the inputs {names(taken)}; got {names(tensors.arrays)}"
             )
         return [*placed, *(given[name] for name in rest)]
-
-
-class NodeReader(fx.Interpreter):
-    """Runs a graph and keeps the results of some nodes."""
-
-    def __init__(self, module: fx.GraphModule, wanted: set[str]) -> None:
-        super().__init__(module)
-        self._wanted = wanted
-        self.found: dict[str, Any] = {}
-
-    def run_node(self, n: fx.Node) -> Any:
-        value = super().run_node(n)
-        if n.name in self._wanted:
-            self.found[n.name] = first_tensor(value).clone()  # something may overwrite it later
-        return value
 
 
 def _check(program: Any, nodes: Iterable[fx.Node]) -> int:
