@@ -200,9 +200,7 @@ def test_inputs_by_name_are_pooled_where_the_mask_says():
 
 def test_an_exported_program_says_what_it_lacks_and_promises_nothing(X):
     model = GraphModel(program())
-    with pytest.raises(
-        LayerError, match="program has no layer 'relu': it has 'input', '0'"
-    ):
+    with pytest.raises(LayerError, match="program has no layer 'relu': it has 'input', '0'"):
         model.observe(X, ("relu",))
     with pytest.raises(InputError, match=r"failed on a batch of shape \(11, 3\)"):
         model.observe(X[:, :3], ())
