@@ -55,7 +55,7 @@ RUNNERS = ("OptimizedModule", "DataParallel", "DistributedDataParallel")
 SUMS = ("add.Tensor", "sub.Tensor")
 PLAIN = (bool, int, float, complex, str, bytes, set, frozenset, range)
 ENTRANCE = ".input"
-OWN_HOOKS = "iknow.models.torch.passes"  # they only read, perhaps in another thread
+OWN_HOOKS = "iknow.models.torch.layers"  # they only read, perhaps in another thread
 PLAIN_TENSORS = (Tensor, nn.Parameter, getattr(nn, "Buffer", nn.Parameter))
 _exporting = threading.RLock()  # filters of warnings and torch's tracer belong to the process
 fork_waits_for(_exporting)
