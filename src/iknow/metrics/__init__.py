@@ -1,9 +1,9 @@
 """The metric of a layer: how to measure distances in it, and how far an input change reaches."""
 
 from iknow.core.robustness import Sensitivity
-from iknow.metrics.cosine import Cosine
 from iknow.metrics.lipschitz import spectral_norm
 from iknow.metrics.metric import (
+    Cosine,
     Euclidean,
     Hamming,
     Metric,

@@ -29,8 +29,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Floats32
-from iknow.metrics.cosine import Cosine
-from iknow.metrics.metric import Euclidean, Hamming, Metric
+from iknow.metrics.metric import Cosine, Euclidean, Hamming, Metric
 from iknow.metrics.table import Scaled, Table
 from iknow.metrics.weighted import Whitened
 
