@@ -3,7 +3,7 @@
 #   docker build -t iknow .
 #   docker run --rm --read-only --tmpfs /tmp --stop-timeout 30 -p 127.0.0.1:8000:8000 \
 #     -v "$PWD/bundles:/bundles:ro" -v iknow-data:/data -e IKNOW_TOKENS="me admin $(openssl rand -hex 32)" \
-#     iknow signs.iknow --audit /data/answers.db --state /data/state
+#     iknow signs.iknow --audit /data/answers.db
 #
 # It listens beyond the container, so it asks for tokens.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from benchmarks.records import Results, to_json
 from benchmarks.report import write_report
 from benchmarks.targets import judge
-from iknow.storage.atomic import write_bytes
+from iknow.storage.files import write_bytes
 
 
 def write_all(results: Results, folder: Path) -> list[Path]:

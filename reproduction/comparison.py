@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from iknow.storage.atomic import write_bytes
+from iknow.storage.files import write_bytes
 from reproduction.agreement import Comparison, compare, count_agreeing
 from reproduction.claims import CLAIMS, Claim
 from reproduction.dataset_numbers import DatasetNumbers, list_numbers

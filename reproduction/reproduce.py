@@ -13,7 +13,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from iknow.errors import InputError
-from iknow.storage.atomic import write_bytes
+from iknow.storage.files import write_bytes
 from reproduction.comparison import write_comparison
 from reproduction.protocol import Outcome, run_seed
 from reproduction.readings import find_setup

@@ -19,7 +19,7 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
-from iknow.storage.atomic import write_bytes
+from iknow.storage.files import write_bytes
 from reproduction.methods import METHODS
 from reproduction.protocol import Cell, Outcome
 from reproduction.setups import Setup

@@ -245,6 +245,8 @@ def read_report(assessment: Any, y: Any, selection: Any) -> Answers:
     inside = partial(re.compile(r'<script [^>]*id="(facts|arrays)">(.*?)</script>', re.S).findall)
     parts = dict(inside(page))
     facts, data = json.loads(parts["facts"]), gzip.decompress(base64.b64decode(parts["arrays"]))
+    n = len(assessment)  # which the page's script never read, but the first pages held
+    facts = {"nSamples": n, "sampled": facts["n"] < n} | facts
     layers = {str(place): each for place, each in enumerate(facts.pop("layers"))}
     arrays: Answers = {}
     for name, each in facts.pop("arrays").items():

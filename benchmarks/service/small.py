@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from iknow import EpistemicClassifier
-from iknow.tables.pandas import make_frame
+from iknow.tables.table import make_frame
 
 N_TRAINING = 300
 COLORS = ("red", "green", "blue")

@@ -22,7 +22,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from iknow.errors import InputError, MissingExtraError
-from iknow.storage.atomic import write_bytes
+from iknow.storage.files import write_bytes
 from reproduction.figures.experiment import make_experiment
 from reproduction.figures.toy import make_regions, make_supports
 from reproduction.notebooks.settings import NOISES

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from iknow.storage.atomic import write_bytes
+from iknow.storage.files import write_bytes
 from reproduction.agreement import Comparison, Measured, count_agreeing
 from reproduction.entries import table
 from reproduction.notebooks.compare import compare_printed, measure_all

@@ -230,7 +230,7 @@ BAD = {
     ),
     "a row that is there": (
         lambda memory: memory.add(FRESH[:2], [0, 1], rows=[70, 7]),
-        "rows must differ from those of the samples added before; 7 are taken",
+        "there are samples with these numbers: 7; the rows of new ones must differ",
     ),
     "NaN": (
         lambda memory: memory.add(np.full((2, 3), np.nan), [0, 1]),

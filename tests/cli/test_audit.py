@@ -12,7 +12,7 @@ import pytest
 
 from iknow.cli.jobs import audit as jobs
 from iknow.serve.audit import Answer, decode_input, encode_inputs, hash_encoded, now, open_journal
-from iknow.storage.about import describe_bundle
+from iknow.storage.info import describe_bundle
 from tests.serve.audit.records import make_answer, make_records
 
 NAMES = ("sepal length", "sepal width", "petal length", "petal width")

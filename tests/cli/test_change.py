@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from iknow import EpistemicClassifier
-from iknow.storage.about import describe_bundle
+from iknow.storage.info import describe_bundle
 
 
 def rows_of(path):

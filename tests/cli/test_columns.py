@@ -124,7 +124,7 @@ def test_an_index_of_pandas_is_no_feature(tmp_path):
 
 
 def test_categories_stay_categories_and_joined_parts_have_all_of_them(tmp_path, monkeypatch):
-    monkeypatch.setattr("iknow.tables.pyarrow.batches.MOST_ROWS", 2)
+    monkeypatch.setattr("iknow.tables.table.MOST_ROWS", 2)
     column = pa.array(["x", "y", "x", None, "z"]).dictionary_encode()
     pq.write_table(pa.table({"a": column, "n": range(5)}), tmp_path / "t.parquet")
     frame = read_table(tmp_path / "t.parquet", mixed=True).features

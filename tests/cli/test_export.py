@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import pytest
 
-from iknow.storage.about import describe_bundle
+from iknow.storage.info import describe_bundle
 from tests.models.onnx.graphs import mlp
 
 NAMES = ["length", "width", "height", "weight"]

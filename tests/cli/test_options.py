@@ -188,7 +188,7 @@ def test_a_shell_completes_commands_and_options():
 
 
 def test_info_says_what_a_bundle_is_and_needs_no_model(irises, iknow):
-    pytest.importorskip("iknow.storage.about")
+    pytest.importorskip("iknow.storage.info")
     iknow(*FIT, "--accuracy", "0.5", "--name", "irises", "--note", "for a test")
     said = " ".join(iknow("info", "new.iknow").split())
     for word in ("irises", "for a test", "LogisticRegression", "standardscaler", "1, 3",

@@ -8,8 +8,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from iknow.tables import Roles
-from iknow.tables.pyarrow import pieces
-from iknow.tables.pyarrow.pieces import find_pieces, reading_piece
 from tests.clusters import started_ray
 
 pytest.importorskip("ray")
@@ -27,11 +25,6 @@ def ray_started():
         yield ray
 
 
-@pytest.fixture
-def small_pieces(monkeypatch):
-    monkeypatch.setattr(pieces, "ROWS", 12)  # row groups of irises have 11
-
-
 def cut(name, folder, at):
     """A Parquet file cut into several in a folder, and one without rows."""
     folder.mkdir()
@@ -42,16 +35,17 @@ def cut(name, folder, at):
     (folder / "_SUCCESS").touch()
 
 
-def test_pieces_hold_every_row_once_in_order(irises, small_pieces):
+def test_row_groups_hold_every_row_once_in_order(irises):
+    from iknow.cli.jobs.ray import find_groups, reading_group
+
     cut("test.parquet", irises / "parts", [5, 5, 30])
-    for source in (irises / "test.parquet", irises / "parts"):
+    for source, n_groups in ((irises / "test.parquet", 4), (irises / "parts", 3)):
         found = []
-        for piece in find_pieces(source):
-            with reading_piece(piece, Roles(id="id", drop=("kind",)), mixed=False) as tables:
+        for group in find_groups(source):
+            with reading_group(group, Roles(id="id", drop=("kind",)), mixed=False) as tables:
                 found += [table.features for table in tables]
         np.testing.assert_array_equal(np.concatenate(found), np.load("test.npy"))
-    assert len(find_pieces(irises / "test.parquet")) == 2
-    assert len(find_pieces(irises / "parts")) == 3  # one has no rows
+        assert len(found) == n_groups  # one file has no rows
 
 
 def test_what_ray_cannot_read_is_refused_before_it_starts(irises, iknow):
@@ -86,9 +80,7 @@ def test_an_address_that_does_not_answer(irises, iknow):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("source", "ending"), [("test.parquet", "csv"), ("parts", "parquet")])
-def test_ray_says_the_same_in_the_same_order(
-    irises, iknow, ray_started, small_pieces, source, ending
-):
+def test_ray_says_the_same_in_the_same_order(irises, iknow, ray_started, source, ending):
     cut("test.parquet", irises / "parts", [5, 5, 30])
     here = iknow(*ASSESS, "test.parquet", *COLUMNS, "-o", f"here.{ending}")
     there = iknow(*ASSESS, source, *COLUMNS, "-o", f"there.{ending}", "--ray")
@@ -100,7 +92,7 @@ def test_ray_says_the_same_in_the_same_order(
 
 
 @pytest.mark.slow
-def test_an_error_in_a_later_part_is_the_same(irises, iknow, ray_started, small_pieces):
+def test_an_error_in_a_later_part_is_the_same(irises, iknow, ray_started):
     table = pq.read_table("test.parquet")
     kinds = pa.array(
         [None if i == 35 else kind for i, kind in enumerate(table["kind"].to_pylist())]

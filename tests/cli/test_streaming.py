@@ -24,11 +24,9 @@ ASSESS = ["assess", "b.iknow", "--model", "model.joblib"]
 @pytest.fixture
 def small_parts(monkeypatch):
     """Parts of a few rows, whatever the format."""
-    monkeypatch.setattr("iknow.tables.pyarrow.batches.BLOCK", 300)
-    monkeypatch.setattr("iknow.tables.pyarrow.batches.HEADER", 200)
-    monkeypatch.setattr("iknow.tables.pyarrow.batches.MOST_ROWS", 4)
-    monkeypatch.setattr("iknow.tables.numpy.MOST_ROWS", 6)
-    monkeypatch.setattr("iknow.tables.jsonl.PART", 400)
+    monkeypatch.setattr("iknow.tables.columns.BLOCK", 300)
+    monkeypatch.setattr("iknow.tables.table.MOST_ROWS", 4)
+    monkeypatch.setattr("iknow.tables.columns.JSON_PART", 400)
 
 
 def columns_of(ending):

@@ -12,15 +12,15 @@ from markdown_it import MarkdownIt
 from sklearn.datasets import load_iris
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
+from tests.storage.test_about import add_up, widen
 
 from iknow import Ball, EpistemicClassifier, as_model
 from iknow.core.text import visible
 from iknow.errors import BundleError, InputError
 from iknow.integrations.hub import make_front_matter, markdown, write_folder
 from iknow.models import PrecomputedModel
-from iknow.storage.about import describe_bundle
+from iknow.storage.info import describe_bundle
 from tests.markup import Page
-from tests.storage.test_about import add_up, widen
 from tests.storage.test_bundle import make_outputs, rewrite_manifest
 from tests.storage.test_saved_levels import make_classifier
 

@@ -24,7 +24,7 @@ from iknow.errors import BundleError, InputError  # noqa: E402
 from iknow.integrations import answers_of  # noqa: E402
 from iknow.integrations import mlflow as iknow_mlflow  # noqa: E402
 from iknow.models import PrecomputedModel  # noqa: E402
-from iknow.storage.about import describe_bundle  # noqa: E402
+from iknow.storage.info import describe_bundle  # noqa: E402
 from tests.integrations import loading  # noqa: E402
 from tests.storage.test_bundle import make_outputs  # noqa: E402
 

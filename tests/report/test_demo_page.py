@@ -33,7 +33,7 @@ def test_all_of_it_is_there(page, judged):
     assert f"“I know” for {report.matrix[Assertion.IK].sum()}" in page.text("#summary")
     assert f"right in {report.a_ik:.1%} of cases" in page.text("#summary")
     assert "181 images of the digit 4" in page.text("#notes")
-    assert "a measurement, not a promise" in page.text("#certified")
+    assert "measurements, not promises" in page.text("#certified")
     assert "can make the classifier know another class" in page.text("#certified")
     assert page.run("return document.querySelectorAll('#plots canvas').length") >= 2
     assert page.run("return document.querySelectorAll('#matrices table').length") >= 3

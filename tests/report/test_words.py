@@ -8,7 +8,7 @@ import pytest
 from iknow import Assertion, Ball, evaluate
 from iknow.core.robustness import Movement
 from iknow.report import make_report
-from iknow.report.words import describe_certificate, holds_here, summarise
+from iknow.report.words import describe_certificate, is_about, summarise
 from tests.oracles import make_levels
 
 
@@ -22,15 +22,11 @@ def test_a_certificate_is_told_with_what_it_rests_on_and_where_it_ends(
 ):
     assessment, y_true = assessed()
     told = words(assessment, y_true, selection_for(assessment, certificate))
-    assert (
-        "Certified: at least 50.0% of the IK predictions are right, with 95.0% confidence" in told
-    )
-    assert "350 were IK, 2 of them wrong" in told
+    assert "Guaranteed with confidence 0.95: accuracy on IK at least 0.5 (2 wrong of 350 IK" in told
+    assert "The lower bound is 61.0% (exact tests)" in told
     assert "not for others set with the sliders" in told
-    assert (
-        f"On the samples of this report it is {100 * evaluate(assessment, y_true).a_ik:.1f}%."
-        in told
-    )
+    right = 100 * evaluate(assessment, y_true).a_ik
+    assert f"On the samples of this report the accuracy on IK is {right:.1f}%." in told
 
 
 def test_samples_that_fall_short_of_it_are_pointed_out(assessed, selection_for, certificate):
@@ -43,7 +39,7 @@ def test_a_certificate_for_each_class(assessed, selection_for, certificate):
     assessment, y_true = assessed()
     each = replace(certificate, by_class={"a": 0.9, "<b>": 0.8})
     told = words(assessment, y_true, selection_for(assessment, each))
-    assert "of the IK predictions of each class" in told
+    assert "That holds for each of 2 classes; beliefs in any other are never IK." in told
     assert "Lower bounds by class: a 90.0%, <b> 80.0%." in told
     html = make_report(assessment, y_true, selection=selection_for(assessment, each))
     assert "&lt;b&gt; 80.0%" in html
@@ -53,7 +49,8 @@ def test_a_measurement_is_not_called_a_certificate(assessed, selection_for):
     assessment, y_true = assessed()
     told = words(assessment, y_true, selection_for(assessment, None))
     assert "No accuracy is certified" in told
-    assert "a measurement, not a promise" in told
+    assert "measurements, not promises" in told
+    assert "Guaranteed" not in told
     assert "Whether an accuracy was certified is not known here" in words(assessment, y_true)
 
 
@@ -61,9 +58,11 @@ def test_a_certificate_for_other_neighborhoods_does_not_count(assessed, selectio
     assessment, y_true = assessed()
     selection = selection_for(assessment, certificate)
     other = assessment.under(dict.fromkeys(assessment.evidence, Ball(0.81)))
-    assert holds_here(assessment, selection)
-    assert not holds_here(other, selection)
-    assert "for other neighborhoods" in words(other, y_true, selection)
+    assert is_about(selection, assessment)
+    assert not is_about(selection, other)
+    told = words(other, y_true, selection)
+    assert "about other neighborhoods" in told
+    assert "Guaranteed" not in told
 
 
 def test_what_is_certified_about_changed_inputs(assessed):
@@ -96,14 +95,14 @@ def test_what_levels_promise_and_leave_out_is_told(assessed, selection_for):
         selection_for(assessment, None),
         levels=levels, level=0.3, false_alarm=0.05, left_out={"input": "as near as not"},
     )  # fmt: skip
-    promised = "an ordinary sample, drawn as the reference samples were, is not IK with a "
-    assert f"{promised}probability of at most 5.0%." in words(leveled, y_true, selection)
+    promised = "Guaranteed: an ordinary sample is not IK with probability 0.05 at most."
+    assert promised in words(leveled, y_true, selection)
     assert "Layer input is left out: as near as not." in words(leveled, y_true, selection)
     # For other neighborhoods nothing is promised.
     other = replace(leveled, neighborhoods=dict.fromkeys(leveled.neighborhoods, Ball(0.7)))
     assert promised not in words(other, y_true, selection)
     short = replace(selection, false_alarm=None, note="give at least 374")
-    assert "could not be certified: give at least 374." in words(leveled, y_true, short)
+    assert "Nothing is guaranteed: give at least 374." in words(leveled, y_true, short)
 
 
 def test_changes_of_the_training_set_are_told_where_an_ik_stands_them(assessed):

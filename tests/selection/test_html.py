@@ -14,7 +14,8 @@ EVIL = "<script>alert(1)</script>"
 
 def select(certificate=None):
     rules = {"hidden": Ball(0.25), EVIL: Ball(2)}
-    return Selection(rules, 0.5, 0.9, float("nan"), "exact", True, 0.5, 40, certificate)
+    figures = 0.5, 0.9, float("nan"), "exact", True, 0.5, 40
+    return Selection(rules, *figures, certificate, knowable=None if certificate is None else (0,))
 
 
 @pytest.mark.parametrize(

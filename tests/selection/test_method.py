@@ -95,7 +95,7 @@ def test_a_relative_ball_can_be_certified(data):
 
 
 def test_a_guarantee_needs_one_k(data):
-    with pytest.raises(InputError, match=r"one k, not several; got \[1, 3\]"):
+    with pytest.raises(InputError, match=r"one k, not several; got \(1, 3\)"):
         choose(Goal(accuracy=0.9, k=[1, 3]), Validation(*data), BallElseNearest)
     found = choose(Goal(accuracy=0.8, k=np.int64(3)), Validation(*data), BallElseNearest)
     assert {rule.k for rule in found.neighborhoods.values()} == {3}

@@ -9,8 +9,8 @@ from sklearn.neural_network import MLPClassifier
 from iknow import EpistemicClassifier
 from iknow.classifier.memory import follow
 from iknow.errors import BundleError, ConflictError, InputError
-from iknow.storage.about import describe_bundle
 from iknow.storage.bundle import read_bundle
+from iknow.storage.info import describe_bundle
 from iknow.storage.segments.compacting import compact_bundle
 from tests.storage.test_bundle import make_classifier, make_outputs
 

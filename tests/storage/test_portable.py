@@ -23,7 +23,7 @@ from iknow.errors import BundleError, ExportError, InputError
 from iknow.models import OnnxModel, PrecomputedModel
 from iknow.models.export import as_portable
 from iknow.models.onnx import PortableModel
-from iknow.storage.about import describe_bundle
+from iknow.storage.info import describe_bundle
 from tests.models.onnx.graphs import hidden_weights, mlp, parsed
 from tests.storage.test_bundle import change, make_classifier, rewrite_manifest, unpack
 

@@ -15,7 +15,7 @@ from iknow.core.level import Levels, Voice
 from iknow.errors import BundleError, InputError
 from iknow.models import PrecomputedModel
 from iknow.selection import Selection
-from iknow.selection.record import levels_from_dict, levels_to_dict
+from iknow.selection.record import from_plain, to_plain
 from iknow.storage.manifest import read_manifest, write_manifest
 from tests.storage.test_bundle import assert_same_assessment, pack, unpack
 
@@ -131,14 +131,13 @@ def test_any_values_come_back_bit_for_bit():
         Voice("confidence", None, confidence),
     )
     levels = Levels(voices, (2, 5), True)
-    text = json.dumps(levels_to_dict(levels), allow_nan=False)
-    assert_same_levels(levels_from_dict(json.loads(text)), levels)
+    text = json.dumps(to_plain(levels), allow_nan=False)
+    assert_same_levels(from_plain(Levels, json.loads(text), "levels"), levels)
 
 
 def test_clarity_is_never_negative():
-    voices = Voice("nearness", "a", np.array([-1.0])), Voice("clarity", "a", np.array([-1.0]))
     with pytest.raises(InputError, match=r"clarity.*ascending numbers from 0 to inf"):
-        levels_from_dict(levels_to_dict(Levels(voices)))
+        Voice("clarity", "a", np.array([-1.0]))
 
 
 def test_a_selection_without_levels_is_plain_json_as_before():
@@ -152,11 +151,21 @@ def test_a_selection_without_levels_is_plain_json_as_before():
 
 
 def as_text(values):
-    return base64.b64encode(np.asarray(values, dtype="<f8").tobytes()).decode()
+    text = base64.b64encode(np.asarray(values, dtype="<f8").tobytes()).decode()
+    return {"shape": list(np.shape(values)), "base64": text}
+
+
+def as_written(text, shape=(180,)):
+    return {"shape": list(shape), "base64": text}
 
 
 ORDINARY = as_text(np.linspace(0.1, 2, 180))
-NO_ARRAYS = [None, 1, [], "x", "é", ORDINARY[:-4], ORDINARY + "====", ORDINARY + "\n", as_text([])]
+TEXT = ORDINARY["base64"]
+NO_ARRAYS = [None, 1, [], "x", TEXT, {}, {"base64": TEXT}, {**ORDINARY, "more": 1}, as_text([])]
+NO_ARRAYS += [as_written(x) for x in (None, 1, [], "x", "é", TEXT[:-4], TEXT + "====", TEXT + "\n")]
+NO_ARRAYS += [
+    as_written(TEXT, s) for s in ((), (180, 1), (1, 180), (-1,), (179,), (180.0,), ("180",))
+]
 NO_ARRAYS += [as_text(values) for values in (
     np.full(180, np.nan), np.linspace(2, 0.1, 180), np.arange(179), np.append(np.ones(179), np.nan),
     np.insert(np.ones(179), 90, np.nan),

@@ -222,6 +222,18 @@ def test_of_two_writers_that_saw_the_same_bundle_one_is_told(path):
     assert [each.removed.tolist() for each in read_bundle(path).changes] == [[3]]
 
 
+@pytest.mark.parametrize("change_it", [lambda p: append_changes(p, [removal(3)]), compact_bundle])
+def test_a_bundle_with_two_names_is_not_changed_in_place(path, change_it):
+    """A change by one name would be lost once the bundle is compacted by the other."""
+    os.link(path, path.with_name("other.iknow"))
+    before = path.read_bytes()
+    with pytest.raises(BundleError, match=r"has 2 names .hard links.*: remove the others"):
+        change_it(path)
+    assert path.read_bytes() == before
+    path.with_name("other.iknow").unlink()
+    change_it(path)
+
+
 def test_writers_at_once_lose_nothing(path):
     errors = []
 

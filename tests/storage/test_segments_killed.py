@@ -147,7 +147,7 @@ def test_a_disk_that_is_full_leaves_what_was_there(path):
 def test_a_compaction_on_a_full_disk_leaves_the_old_bundle(path, monkeypatch):
     append_changes(path, [removal(3)])
     before = path.read_bytes()
-    monkeypatch.setattr("iknow.storage.atomic.os.fsync", _full)
+    monkeypatch.setattr("iknow.storage.files.os.fsync", _full)
     with pytest.raises(OSError, match="No space"):
         compact_bundle(path)
     assert path.read_bytes() == before

@@ -108,7 +108,7 @@ def test_a_cell_that_is_no_number_is_named_with_its_row_and_column(csv, cell):
 
 
 def test_rows_are_counted_across_the_parts_in_which_a_file_is_read(csv, monkeypatch):
-    monkeypatch.setattr("iknow.tables.pyarrow.batches.BLOCK", 100)
+    monkeypatch.setattr("iknow.tables.columns.BLOCK", 100)
     rows = [f"{i},{i % 7}" for i in range(1000)]
     table = read_table(csv("\n".join(["a,y", *rows])), label="y")
     np.testing.assert_array_equal(table.features[:, 0], np.arange(1000))
@@ -234,7 +234,7 @@ def test_text_of_another_encoding_is_told_to_be_saved_as_utf8(csv, encoding):
 
 
 def test_a_row_without_end_is_refused_before_it_fills_the_memory(csv, monkeypatch):
-    monkeypatch.setattr("iknow.tables.pyarrow.batches.BLOCK", 1000)
+    monkeypatch.setattr("iknow.tables.columns.BLOCK", 1000)
     wide = ",".join(f"c{i}" for i in range(150))
     assert len(wide) < 1000
     with pytest.raises(InputError, match="has a header but no rows"):

@@ -29,9 +29,9 @@ from iknow.evaluation.metrics import NO_ANSWER
 from iknow.explain.assessment import Assessment
 from iknow.explain.explanation import SENTENCES, Explanation
 from iknow.selection import Selection
-from iknow.storage.about_text import list_facts, short_line
-from iknow.storage.atomic import is_stream
-from iknow.tables.streams import STDIN
+from iknow.storage.files import is_stream
+from iknow.storage.info import list_facts, short_line
+from iknow.tables.reading import STDIN
 
 SHADES = " ░▒▓█"
 

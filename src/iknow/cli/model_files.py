@@ -13,7 +13,7 @@ import joblib
 from iknow.errors import IknowError, InputError, MissingExtraError
 from iknow.models.adapt import is_estimator, is_torch_module
 from iknow.models.model import Model
-from iknow.storage.atomic import replacing
+from iknow.storage.files import replacing
 
 PICKLES, ONNX = (".joblib", ".pkl", ".pickle"), ".onnx"
 NATIVE = {

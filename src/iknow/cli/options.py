@@ -29,8 +29,8 @@ from iknow.core.text import names, shown
 from iknow.errors import InputError
 from iknow.metrics.defaults import SHORT_NAMES
 from iknow.rules import RULES, RelativeBall
-from iknow.storage.atomic import is_stream
-from iknow.tables.streams import READABLE, STDIN, WRITABLE
+from iknow.storage.files import is_stream
+from iknow.tables.reading import READABLE, STDIN, WRITABLE
 from iknow.tables.table import Roles
 
 LARGEST = 1 << 20  # bytes

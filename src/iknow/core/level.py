@@ -26,16 +26,20 @@ at distance 0.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
 from iknow.core.arrays import Floats, Ints
-from iknow.core.quorum import ONE, Contrast, Quorum
+from iknow.core.quorum import ONE, Contrast, Quorum, check_quorum
+from iknow.core.text import names
 from iknow.errors import InputError
 
 NEARNESS, CLARITY, CONFIDENCE = "nearness", "clarity", "confidence"
+RANGES = {NEARNESS: (-np.inf, 0.0), CLARITY: (0.0, np.inf), CONFIDENCE: (-np.inf, np.inf)}
+"""Between what the values of a voice lie."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +59,15 @@ class Voice:
     def __post_init__(self) -> None:
         if not 0 < self.budget <= 1:
             raise InputError(f"the budget of a voice must lie in (0, 1]; got {self.budget}")
+        if self.name not in RANGES or (self.name == CONFIDENCE) != (self.layer is None):
+            raise InputError(f"a voice must be one of {names(RANGES)} in its place; got {self}")
+        (low, high), values = RANGES[self.name], self.reference
+        ascends = values.ndim == 1 and (values[1:] >= values[:-1]).all()  # ranks are counted so
+        if not (ascends and ((values >= low) & (values <= high)).all()):
+            raise InputError(
+                f"the reference of {self} must be ascending numbers from {low:g} to {high:g}, none "
+                "NaN"
+            )
 
     def __str__(self) -> str:
         return self.name if self.layer is None else f"{self.name} in {self.layer}"
@@ -78,19 +91,32 @@ class Levels:
     voices: tuple[Voice, ...]  # layer by layer, nearness before clarity, confidence last
     quorum: Quorum = ONE  # that counted
     from_probabilities: bool = False  # whether the model's scores are, for `log_odds`
-    layers: tuple[str, ...] = field(init=False, repr=False)  # in which voices speak, in order
-    hears_model: bool = field(init=False, repr=False)  # whether its confidence is a voice
 
     def __post_init__(self) -> None:
-        spoken = dict.fromkeys(voice.layer for voice in self.voices)
-        object.__setattr__(self, "hears_model", None in spoken)
-        object.__setattr__(self, "layers", tuple(each for each in spoken if each is not None))
+        check_quorum(self.quorum)
+        speakers = [(voice.layer, voice.name) for voice in self.voices]
+        mute = [layer for layer in self.layers if (layer, NEARNESS) not in speakers]
+        if len(set(speakers)) < len(speakers) or mute:
+            raise InputError(
+                "in levels each voice speaks once, and nearness in every layer; got "
+                f"{names(map(str, self.voices))}"
+            )
         sizes = {len(voice.reference) for voice in self.voices}
         if len(sizes) != 1 or 0 in sizes:
             raise InputError(
                 "levels need at least one reference sample, the same ones for every voice; got "
                 f"{sorted(sizes)}"
             )
+
+    @cached_property
+    def layers(self) -> tuple[str, ...]:
+        """The layers in which voices speak, in order."""
+        return tuple(dict.fromkeys(v.layer for v in self.voices if v.layer is not None))
+
+    @cached_property
+    def hears_model(self) -> bool:
+        """Whether the model's confidence is a voice."""
+        return any(voice.layer is None for voice in self.voices)
 
     @property
     def n_samples(self) -> int:

@@ -25,14 +25,14 @@ from iknow.core.assertion import (
     may_be_known,
 )
 from iknow.core.codes import NO_BELIEF
-from iknow.core.decision import Decision
-from iknow.core.evidence import NO_EXEMPLAR, Evidence, believed
+from iknow.core.decision import Decision, decide
+from iknow.core.evidence import Evidence
 from iknow.core.level import Levels, log_odds
-from iknow.core.quorum import Contrast, Weighed, find_contrast, weigh
+from iknow.core.quorum import Weighed, weigh
 from iknow.core.robustness import Movement, find_robust_radii
 from iknow.core.rule import Rule, Stability, check_by_layer
 from iknow.core.slack import find_margins, find_stability
-from iknow.core.support import find_support, justify
+from iknow.core.support import justify
 from iknow.core.text import NO_NUMBERS, as_whole, names, shown
 from iknow.errors import InputError
 from iknow.explain.answers import Answers, labels_of
@@ -41,6 +41,9 @@ from iknow.explain.later import about
 from iknow.explain.picture import Renderer
 from iknow.locking import cached_property
 
+BY_SAMPLE = (  # what differs between samples
+    "belief_codes", "scores", "invalid", "evidence", "decisions", "movements", "y_true", "index",
+)  # fmt: skip
 KINDS = (
     "samples are picked by a position, a slice, positions or a mask, such as a[0], a[:100], "
     "a[[3, 7]] or a[a.assertion == Assertion.IK]"
@@ -90,8 +93,6 @@ class Assessment:
     index: Any = None
 
     def __post_init__(self) -> None:
-        kind = "given by layer, such as {'output': Ball(0.5)}"
-        check_by_layer(self.neighborhoods, self.evidence, kind=kind)
         if self.decisions is not None and set(self.decisions) != set(self.evidence):
             raise InputError(
                 f"decisions are needed for the layers {sorted(self.evidence)}; "
@@ -107,8 +108,13 @@ class Assessment:
         return len(self.belief_codes)
 
     def __repr__(self) -> str:
-        counts = [f"{a.name} {int((self.assertion == a).sum())}" for a in reversed(Assertion)]
-        return f"Assessment of {len(self)} predictions: {', '.join(counts)}"
+        counts = ", ".join(f"{assertion.name} {n}" for assertion, n in self.counts.items())
+        return f"Assessment of {len(self)} predictions: {counts}"
+
+    @property
+    def counts(self) -> dict[Assertion, int]:
+        """How many samples have each `Assertion`, IK first."""
+        return {each: int((self.assertion == each).sum()) for each in reversed(Assertion)}
 
     @cached_property
     def belief(self) -> Labels:
@@ -127,11 +133,18 @@ class Assessment:
     @cached_property
     def weighed(self) -> dict[str, Weighed]:
         """For each layer, the evidence as its quorum counts it: one distance per class."""
-        weighed = {}
-        for layer, evidence in self.evidence.items():
-            quorum = self.neighborhoods[layer].quorum
-            weighed[layer] = weigh(evidence, quorum, self.belief_codes)
-        return weighed
+        return {
+            layer: weigh(evidence, self.neighborhoods[layer].quorum, self.belief_codes)
+            for layer, evidence in self.evidence.items()
+        }
+
+    @cached_property
+    def _decided(self) -> Mapping[str, Decision]:
+        """What each layer says: as it was decided, or by the evidence."""
+        if self.decisions is not None:
+            return self.decisions
+        rules, belief = self.neighborhoods, self.belief_codes
+        return {layer: decide(each, rules[layer], belief) for layer, each in self.evidence.items()}
 
     @cached_property
     def supports(self) -> dict[str, Bools]:
@@ -139,14 +152,8 @@ class Assessment:
 
         An invalid sample has none, whatever its evidence: it fails closed, to IDK.
         """
-        supports, valid = {}, ~self.invalid[:, None]
-        for layer in self.evidence:
-            if self.decisions is not None:
-                support = self.decisions[layer].support
-            else:
-                support = find_support(self.weighed[layer], self.neighborhoods[layer])
-            supports[layer] = support & valid
-        return supports
+        valid = ~self.invalid[:, None]
+        return {layer: self._decided[layer].support & valid for layer in self.evidence}
 
     @cached_property
     def justification(self) -> Bools:
@@ -205,28 +212,18 @@ class Assessment:
     @cached_property
     def _said(self) -> tuple[Levels, Floats]:
         """The path, and what each of its voices says, of shape (n, n_voices)."""
-        path, contrasts = self.levels, dict[str, Contrast]()
-        if path is None:
+        if (path := self.levels) is None:
             raise InputError(
                 "these neighborhoods have no levels: tune a classifier with rule=RelativeBall, the "
                 "default, which chooses them along a path of levels"
             )
-        for layer in path.layers:
-            if self.decisions is not None:
-                contrasts[layer] = self.decisions[layer].contrast
-            else:
-                contrasts[layer] = find_contrast(self.weighed[layer], self.belief_codes)
+        contrasts = {layer: self._decided[layer].contrast for layer in path.layers}
         return path, path.ranks(contrasts, self._confidence if path.hears_model else None)
 
     @cached_property
     def own_exemplars(self) -> dict[str, Ints]:
         """For each layer, the nearest training row of the believed class, (n,); -1 for none."""
-        if self.decisions is not None:
-            return {layer: self.decisions[layer].exemplars for layer in self.evidence}
-        return {
-            layer: believed(each.exemplars, self.belief_codes, NO_EXEMPLAR)
-            for layer, each in self.evidence.items()
-        }
+        return {layer: self._decided[layer].exemplars for layer in self.evidence}
 
     @cached_property
     def never_known(self) -> Bools:
@@ -282,6 +279,8 @@ class Assessment:
 
     def under(self, neighborhoods: Mapping[str, Rule]) -> Assessment:
         """Assess the same predictions with other `neighborhoods`, from the same evidence."""
+        kind = "given by layer, such as {'output': Ball(0.5)}"
+        check_by_layer(neighborhoods, self.evidence, kind=kind)
         return replace(
             self, neighborhoods=neighborhoods, decisions=None, levels=None, least_confidence=-np.inf
         )
@@ -304,14 +303,8 @@ class Assessment:
             samples: A position, a slice, positions or a mask of shape (n,). A single position gives
                 an assessment of one sample.
         """
-        rows, part = pick_samples(samples, len(self)), dict[str, Any]()
-        for name in ("belief_codes", "scores", "invalid", "y_true", "index"):
-            part[name] = None if (column := getattr(self, name)) is None else column[rows]
-        for name in ("evidence", "decisions", "movements"):
-            part[name] = (
-                None if (by_layer := getattr(self, name)) is None else about(by_layer, rows)
-            )
-        return replace(self, **part)
+        rows = pick_samples(samples, len(self))
+        return replace(self, **{name: about(getattr(self, name), rows) for name in BY_SAMPLE})
 
     def __iter__(self) -> Iterator[Assessment]:
         """Assessments of one sample each."""
@@ -371,14 +364,13 @@ class Assessment:
         return self.answers.to_frame()
 
     def _repr_html_(self) -> str:
-        counts = {a: int((self.assertion == a).sum()) for a in reversed(Assertion)}
         reasons = {reason: int((self.reason == reason).sum()) for reason in Reason}
         given = ", ".join(f"{reason.name.lower()} {n:,}" for reason, n in reasons.items() if n)
         rules = [(text(layer), text(repr(rule))) for layer, rule in self.neighborhoods.items()]
         return card(
             heading("Assessment", f"of {len(self):,} predictions"),
-            bar(counts, len(self)),
-            legend(counts, len(self)),
+            bar(self.counts, len(self)),
+            legend(self.counts, len(self)),
             table(("layer", "rule"), rules, margin="12px 0 0"),
             paragraphs([f"reasons: {given}"] if given else []),
         )

@@ -21,9 +21,8 @@ from typing import Any
 
 from iknow.core.text import as_flag, percent, shown, visible
 from iknow.errors import InputError
-from iknow.storage.about import BundleInfo, describe_bundle
-from iknow.storage.about_text import list_facts, rule_of, short_line
-from iknow.storage.atomic import write_bytes
+from iknow.storage.files import write_bytes
+from iknow.storage.info import BundleInfo, describe_bundle, list_facts, rule_of, short_line
 
 CARD, CONFIG, BUNDLE = "README.md", "config.json", "bundle.iknow"
 TAGS = ("iknow", "selective-classification", "uncertainty", "explainability")

@@ -39,7 +39,7 @@ from iknow.integrations import answers_of, takes_texts
 from iknow.models import PrecomputedModel
 from iknow.models.adapt import is_estimator, is_onnx
 from iknow.models.probe import Probe
-from iknow.storage.about import describe_bundle
+from iknow.storage.info import describe_bundle
 from iknow.version import __version__
 
 try:

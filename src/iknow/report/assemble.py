@@ -141,22 +141,13 @@ def _wrap(path: str, source: str) -> str:
 
 ALIGNMENT = 8  # a browser's typed array must begin at a multiple of its item's size
 
-TYPES = {
-    "float64": "Float64Array",
-    "float32": "Float32Array",
-    "int64": "BigInt64Array",
-    "int32": "Int32Array",
-    "uint16": "Uint16Array",
-    "uint8": "Uint8Array",
-}
-
 
 def pack_arrays(arrays: Mapping[str, NDArray[Any]]) -> tuple[dict[str, Any], str]:
     """Where each array is, by name, and all of them as one compressed text."""
     entries, parts, offset = {}, [], 0
     for name, array in arrays.items():
         data = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).tobytes()
-        kind = TYPES[array.dtype.name]
+        kind = f"{'Big' if array.dtype == np.int64 else ''}{array.dtype.name.capitalize()}Array"
         entries[name] = {"type": kind, "offset": offset, "length": int(array.size)}
         padding = -len(data) % ALIGNMENT
         parts += [data, bytes(padding)]

@@ -14,27 +14,17 @@ from typing import Any
 import numpy as np
 
 from iknow.core.arrays import Ints
-from iknow.core.codes import positions_of
+from iknow.core.assertion import Assertion
 from iknow.core.text import name, shown
 from iknow.errors import InputError
 from iknow.evaluation.comparison import Comparison
-from iknow.evaluation.metrics import evaluate
+from iknow.evaluation.metrics import evaluate, read_truth
 from iknow.explain.assessment import Assessment
 from iknow.explain.picture import Renderer
 from iknow.report import words
-from iknow.report.album import Album, fill_album
+from iknow.report.album import Album
 from iknow.report.assemble import assemble, fill_template, read_style, style_policy
-from iknow.report.columns import (
-    Columns,
-    bytes_per_sample,
-    choose_samples,
-    describe_layers,
-    gather_columns,
-    movement_of,
-    order_for_pictures,
-    shown_rows,
-)
-from iknow.report.words import chosen_level, describe_certificate, holds_here
+from iknow.report.columns import Columns, choose_samples, gather_columns, shown_rows
 from iknow.selection import Selection
 from iknow.version import __version__
 
@@ -103,38 +93,41 @@ def make_report(
     _check(assessment, samples, max_samples)
     y_true = assessment.y_true if y_true is None else y_true
     report = None if y_true is None else evaluate(assessment, y_true)
-    codes = None if report is None else positions_of(report.y_true, report.true_classes)
+    codes = None if report is None else read_truth(assessment, y_true)[1]
     # A belief that is absent is not wrong, and without the truth none is known to be.
     truth = assessment.belief_codes if codes is None else codes
     wrong = assessment.answered & (assessment.belief_codes != truth)
-    room = int(EVIDENCE_SHARE * max_bytes * 3 / 4 / bytes_per_sample(assessment))
+    # All evidence is found here: that of a part would be found again.
+    certified = words.describe_certificate(assessment, report, selection)
+    one = np.zeros(1, dtype=np.int64)
+    _, found = gather_columns(assessment[one], one, one == 0, one)
+    # As bytes are before compression and base64.
+    room = int(EVIDENCE_SHARE * max_bytes * 3 / 4 / sum(each.nbytes for each in found.values()))
     most = min(max_samples, max(room, 1))
-    chosen = choose_samples(assessment, wrong, most, np.random.default_rng(random_state))
-    columns = gather_columns(assessment, chosen.rows, chosen.counted, codes)
+    rows, counted = choose_samples(assessment, wrong, most, np.random.default_rng(random_state))
+    part = assessment[rows]
+    layers, columns = gather_columns(part, rows, counted, None if codes is None else codes[rows])
     # Those that a model can say come first.
     true_classes = assessment.classes if report is None else report.true_classes
     named, columns = name_classes(columns, len(true_classes))
+    chosen = selection if selection and words.is_about(selection, assessment) else None
     names = [name(label) for label in true_classes[named].tolist()]
     facts = {  # what the page's script has to know besides the columns
         "classes": names[: int((named < len(assessment.classes)).sum())],
         "trueClasses": None if report is None else names,
-        "layers": describe_layers(assessment),
-        "voices": list(map(name, assessment.answers.voices)),  # as the column `weakest` has them
-        "level": chosen_level(assessment, selection),
-        "nSamples": len(assessment),
-        "n": len(chosen.rows),
-        "sampled": chosen.n_counted < chosen.n_samples,
-        "certified": holds_here(assessment, selection),
-        "knowsRobustness": any(
-            np.isfinite(movement_of(assessment, layer).lipschitz) for layer in assessment.evidence
-        ),
+        "layers": layers,
+        "voices": list(map(name, part.answers.voices)),  # as the column `weakest` has them
+        "level": chosen.level if chosen and assessment.levels else None,
+        "n": len(rows),
+        "certified": chosen is not None and chosen.is_certified,
+        "knowsRobustness": any(np.isfinite(layer["lipschitz"]) for layer in layers),
     }
     prose = {
         "title": html.escape(name(title or "What the classifier knows")),
         "version": html.escape(__version__),
         "summary": words.paragraphs(words.summarise(assessment, report)),
-        "sampling": words.paragraphs(words.describe_sample(chosen, report)),
-        "certified": words.paragraphs(describe_certificate(assessment, report, selection)),
+        "sampling": words.paragraphs(words.describe_sample(assessment, counted, report)),
+        "certified": words.paragraphs(certified),
         "notes": words.paragraphs(notes),
         "comparison": comparison_section(comparison),
     }
@@ -144,11 +137,15 @@ def make_report(
             f"max_bytes must leave room for the page and its evidence, {bare} bytes here; got "
             f"{max_bytes}"
         )
-    album = fill_album(
-        max_bytes - bare,
-        order_for_pictures(assessment, chosen.rows, wrong),
-        chosen.rows, shown_rows(columns, len(assessment.evidence)), samples, training, renderer,
-    )  # fmt: skip
+    # Pictures of wrong IKs first, then of other wrong beliefs, then of the closest calls.
+    rank = np.where(wrong[rows], np.where(part.assertion == Assertion.IK, 0, 1), 2)
+    order = np.lexsort((np.abs(part.margin), rank))
+    exemplars, album = shown_rows(columns, len(layers)), Album(max_bytes - bare)
+    for place in order.tolist():
+        album.add(("sample", place), samples, int(rows[place]), renderer)
+        for row in exemplars[place].tolist():
+            album.add(("training", row), training, row, renderer)
+    album.close_part()
     page = assemble(prose, facts, columns, album)
     while len(page.encode()) > max_bytes and album.parts:
         album.drop_part()

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from iknow.cards import MEANINGS
+from iknow.core.arrays import Bools
 from iknow.core.assertion import Assertion
 from iknow.core.text import name, percent, visible
 from iknow.evaluation.metrics import Evaluation
 from iknow.explain.assessment import Assessment
-from iknow.report.columns import Chosen
 from iknow.selection import Selection
 
 
@@ -24,14 +24,13 @@ def paragraphs(sentences: Sequence[str]) -> str:
 def summarise(assessment: Assessment, report: Evaluation | None) -> list[str]:
     """How many samples are known, and how often that is right."""
     n = len(assessment)
-    counts = {a: int((assessment.assertion == a).sum()) for a in Assertion}
+    counts = assessment.counts
     know, may_know, do_not_know = (
-        f"“{phrase}” for {counts[a]:,} ({percent(counts[a] / n)})" for a, phrase in MEANINGS.items()
+        f"“{MEANINGS[a]}” for {count:,} ({percent(count / n)})" for a, count in counts.items()
     )
     said = f"{know}, {may_know} and {do_not_know}"
     sentences = [f"Of {n:,} predictions, the classifier says {said}."]
-    silent = int((assessment.belief_codes < 0).sum())
-    if silent:
+    if silent := int((~assessment.answered).sum()):
         sentences.append(
             f"The model gave no answer for {silent:,} of them; these are neither right nor wrong."
         )
@@ -48,20 +47,21 @@ def summarise(assessment: Assessment, report: Evaluation | None) -> list[str]:
     return sentences
 
 
-def describe_sample(chosen: Chosen, report: Evaluation | None) -> list[str]:
-    """Says so if the page does not hold all samples."""
-    if chosen.n_counted == chosen.n_samples:
+def describe_sample(assessment: Assessment, counted: Bools, report: Evaluation | None) -> list[str]:
+    """Says so if the page does not hold all samples. counted: as `choose_samples` returns it."""
+    n, n_counted = len(assessment), int(counted.sum())
+    if n_counted == n:
         return []
-    words = (
-        f"This page holds {chosen.n_counted:,} of {chosen.n_samples:,} samples, drawn at random: "
-        "the sliders, figures, plots and table cover these. The sentences above count all samples."
+    said = (
+        f"This page holds {n_counted:,} of {n:,} samples, drawn at random: the sliders, figures, "
+        "plots and table cover these. The sentences above count all samples."
     )
-    if report is not None and chosen.n_extra:
-        words += (
-            f" Of the {report.wrong(Assertion.IK):,} wrong IKs, {chosen.n_extra:,} that were not "
-            "drawn are in the table as well; no figure counts them."
+    if report is not None and n_counted < len(counted):
+        said += (
+            f" Of the {report.wrong(Assertion.IK):,} wrong IKs, {len(counted) - n_counted:,} that "
+            "were not drawn are in the table as well; no figure counts them."
         )
-    return [words]
+    return [said]
 
 
 def describe_pictures(n_pictured: int, n_shown: int) -> list[str]:
@@ -82,24 +82,12 @@ def describe_certificate(
     assessment: Assessment, report: Evaluation | None, selection: Selection | None
 ) -> list[str]:
     """What was certified about accuracy and about changes of the input, and what was not."""
-    accuracy = _about_accuracy(assessment, report, selection)
-    path = [] if selection is None else _about_path(assessment, selection)
-    return [*accuracy, *path, _about_inputs(assessment), *_about_training(assessment)]
+    promises = _about_accuracy(assessment, report, selection)
+    return [*promises, _about_inputs(assessment), *_about_training(assessment)]
 
 
-def chosen_level(assessment: Assessment, selection: Selection | None) -> float | None:
-    """The level from which on samples are IK, if these neighborhoods were chosen by it."""
-    if selection is None or not assessment.levels or not _chose(selection, assessment):
-        return None
-    return selection.level
-
-
-def holds_here(assessment: Assessment, selection: Selection | None) -> bool:
-    """Whether there is a certificate for the neighborhoods of this assessment."""
-    return selection is not None and selection.is_certified and _chose(selection, assessment)
-
-
-def _chose(selection: Selection, assessment: Assessment) -> bool:
+def is_about(selection: Selection, assessment: Assessment) -> bool:
+    """Whether it chose the neighborhoods of this assessment, so that its promises hold for them."""
     return dict(selection.neighborhoods) == dict(assessment.neighborhoods)
 
 
@@ -111,71 +99,34 @@ def _about_accuracy(
             "Whether an accuracy was certified is not known here: the report was made without the "
             "classifier's selection."
         ]
+    if not is_about(selection, assessment):
+        return [
+            "No accuracy is certified: the selection is about other neighborhoods than those of "
+            "this report."
+        ]
+    said = [f"{sentence}." for sentence in selection.sentences()]
     certificate = selection.certificate
-    if certificate is None:
-        accuracy = selection.accuracy
-        right = "" if np.isnan(accuracy) else f", {percent(accuracy)} of these right"
-        return [
-            "No accuracy is certified. The neighborhoods were chosen on "
-            f"{selection.n_samples:,} validation samples; {percent(selection.coverage)} of them "
-            f"were IK{right}: a measurement, not a promise."
-        ]
-    if selection.stale:
-        return [
-            f"No accuracy is certified any longer: the evidence has changed, {selection.stale}. "
-            "Recertify the classifier."
-        ]
-    if not _chose(selection, assessment):
-        return [
-            "No accuracy is certified: a certificate was given, but for other neighborhoods than "
-            "those of this report."
-        ]
-    of_class = "" if certificate.by_class is None else " of each class"
-    sentences = [
-        f"Certified: at least {percent(certificate.accuracy)} of the IK predictions{of_class} are "
-        f"right, with {percent(certificate.confidence)} confidence.",
-        f"It rests on {certificate.n_samples:,} validation samples set aside for it: "
-        f"{certificate.known:,} were IK, {certificate.errors:,} of them wrong (lower bound "
-        f"{percent(certificate.bound)}; {certificate.procedure}). It holds for samples drawn as "
-        "those were, and for the given neighborhoods: not for others set with the sliders.",
-    ]
-    if not certificate.proven:
-        sentences.append(
-            "The search for settings to certify ran out of time: the promise stands, but there may "
-            "be a setting with more coverage."
-        )
+    if certificate is None or selection.stale:
+        measured = "No accuracy is certified: coverage and accuracy are measurements, not promises."
+        return [measured, *said]
     if certificate.by_class is not None:
         by_class = list(certificate.by_class.items())
         bounds = ", ".join(f"{name(label)} {percent(b)}" for label, b in by_class[:MOST_BOUNDS])
         more = len(by_class) - MOST_BOUNDS
-        sentences.append(
-            f"Lower bounds by class: {bounds}{f', and {more:,} more' if more > 0 else ''}. "
-            "Beliefs in any other class are never IK."
-        )
+        said.append(f"Lower bounds by class: {bounds}{f', and {more:,} more' if more > 0 else ''}.")
+    said.append(
+        f"The lower bound is {percent(certificate.bound)} ({certificate.procedure}). It holds for "
+        "samples drawn as those were, and for the given neighborhoods: not for others set with the "
+        "sliders."
+    )
     if report is not None and not np.isnan(report.a_ik):
         less = (
             ", less than certified: these may not be samples like those it was certified on, or it "
             "is chance"
         )
-        here = f"On the samples of this report it is {percent(report.a_ik)}"
-        sentences.append(f"{here}{less if report.a_ik < certificate.accuracy else ''}.")
-    return sentences
-
-
-def _about_path(assessment: Assessment, selection: Selection) -> list[str]:
-    """What levels promise, what could not be promised, and which layers have no say."""
-    sentences = [
-        f"Layer {name(each)} is left out: {why}." for each, why in selection.left_out.items()
-    ]
-    if selection.note:
-        sentences.append(f"What was asked for could not be certified: {selection.note}.")
-    on_path = chosen_level(assessment, selection) is not None
-    if selection.false_alarm is not None and not selection.stale and on_path:
-        sentences.append(
-            "Certified, whatever the labels: an ordinary sample, drawn as the reference samples "
-            f"were, is not IK with a probability of at most {percent(selection.false_alarm)}."
-        )
-    return sentences
+        here = f"On the samples of this report the accuracy on IK is {percent(report.a_ik)}"
+        said.append(f"{here}{less if report.a_ik < certificate.accuracy else ''}.")
+    return said
 
 
 def _about_inputs(assessment: Assessment) -> str:

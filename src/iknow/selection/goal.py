@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from iknow.core.quorum import ONE, Quorum
 from iknow.core.rule import Rule, check_k, has_k
-from iknow.core.text import as_flag, as_real, shown
+from iknow.core.text import as_flag, as_real, as_whole, shown
 from iknow.errors import InputError
 from iknow.selection.exact.cells import Deadline
-from iknow.selection.record import check_entries
 
 INSIDE: tuple[str, Callable[[float], bool]] = (
     "lie between 0 and 1, both excluded",
@@ -65,9 +64,12 @@ class Goal:
         if self.model_confidence is not None:
             as_flag(self.model_confidence, "confidence")
         several = isinstance(self.k, np.ndarray) and self.k.ndim == 1
-        listed = several or isinstance(self.k, (list, tuple, range))
-        for k in self.k if listed else () if self.k is None else (self.k,):  # type: ignore[union-attr]
-            check_k(k)
+        if several or isinstance(self.k, (list, tuple, range)):
+            object.__setattr__(self, "k", tuple(map(check_k, self.k)))  # type: ignore[arg-type]
+        elif self.k is not None:
+            object.__setattr__(self, "k", check_k(self.k))
+        most = 2**32 - 1
+        as_whole(self.random_state, "random_state", "be a seed from 0 to 2**32 - 1", 0, most)
         Deadline(self.time_limit)  # which checks it
         asked = [self.accuracy, self.coverage, self.false_alarm]
         if sum(each is not None for each in asked) > 1:
@@ -89,19 +91,6 @@ class Goal:
         if self.accuracy is None:
             raise InputError("a guarantee needs an accuracy: Goal(accuracy=0.99)")
         return self.accuracy
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the goal as plain values for JSON."""
-        k = self.k if self.k is None or isinstance(self.k, int) else np.asarray(self.k).tolist()
-        return {**vars(self), "k": k}
-
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Goal:
-        """Return the goal that `to_dict` wrote as `record`."""
-        check_entries(record, cls, "a goal")
-        if type(seed := record["random_state"]) is not int or not 0 <= seed < 2**32:
-            raise InputError(f"random_state of a goal must be a seed; got {shown(seed)}")
-        return cls(**record)
 
     def neighbors_needed(self, rule: type[Rule], n_rows: int, quorum: Quorum = ONE) -> int:
         """Return how many neighbor distances it takes to tune `rule` on `n_rows` training rows.

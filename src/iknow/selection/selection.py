@@ -16,14 +16,13 @@ from iknow.core.rule import Rule
 from iknow.core.support import find_support
 from iknow.core.text import as_real, names, percent
 from iknow.errors import InputError
-from iknow.rules import rule_from_dict, rule_to_dict
 from iknow.selection.goal import Goal
-from iknow.selection.record import check_entries, levels_from_dict, levels_to_dict
+from iknow.selection.record import from_plain, to_plain
 from iknow.selection.validation import Validation
 from iknow.selection.watch import Watch
 
-ACCURACIES = ("accuracy", "accuracy_outside")
-PATH = ("levels", "level", "least_confidence", "false_alarm", "watch")
+NOT_FINITE = {"accuracy": np.nan, "accuracy_outside": np.nan, "least_confidence": -np.inf}
+"""What None stands for in JSON, which has no such numbers."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +102,33 @@ class Selection:
     goal: Goal | None = field(default=None, repr=False, compare=False)
     stale: str = ""
 
+    def __post_init__(self) -> None:
+        rules, levels, watch = self.neighborhoods, self.levels, self.watch
+        if (levels is None) != (self.level is None):
+            raise InputError("levels and a level on them go together; one of the two is missing")
+        if levels is not None:
+            quorums = {rule.quorum for rule in rules.values()}
+            if set(levels.layers) != set(rules) or quorums != {levels.quorum}:
+                raise InputError(
+                    "levels must be about the layers that have neighborhoods, with the same "
+                    f"quorum; got {names(levels.layers)} with {levels.quorum}"
+                )
+            as_real(self.level, "a level", "lie in (0, 1]", lambda level: 0 < level <= 1)
+        as_real(self.least_confidence, "a least confidence", "be a number")
+        if self.least_confidence > -np.inf and (levels is None or not levels.hears_model):
+            raise InputError("a least confidence needs levels that hear the model's confidence")
+        if self.false_alarm is not None:
+            as_real(self.false_alarm, "false_alarm", "lie between 0 and 1", lambda x: 0 < x < 1)
+        if watch is not None and sorted(watch.layers) != sorted(rules):
+            raise InputError(
+                f"a watch must be about the layers {names(rules)}; got {names(watch.layers)}"
+            )
+        if self.knowable is None and self.certificate and self.certificate.by_class is not None:
+            raise InputError(
+                "the certificate for each class does not say which classes may be known: tune "
+                "again with each_class=True"
+            )
+
     @property
     def gap(self) -> float:
         """The most coverage that a better setting could add."""
@@ -166,79 +192,13 @@ class Selection:
 
         None stands for an accuracy that is NaN, and for a least confidence of -inf.
         """
-        rules = self.neighborhoods.items()
-        return {
-            **vars(self),
-            **{name: _or_none(getattr(self, name)) for name in (*ACCURACIES, "least_confidence")},
-            "neighborhoods": {layer: rule_to_dict(rule) for layer, rule in rules},
-            "certificate": self.certificate and vars(self.certificate),
-            "levels": self.levels and levels_to_dict(self.levels),
-            "left_out": dict(self.left_out),
-            "watch": self.watch and self.watch.to_dict(),
-            "goal": self.goal and self.goal.to_dict(),
-        }
+        return dict(to_plain(self))
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Selection:
         """Return the selection that `to_dict` wrote as `record`."""
-        check_entries(record, cls, "a selection")
-        rules = {layer: rule_from_dict(rule) for layer, rule in record["neighborhoods"].items()}
-        certificate, goal = record["certificate"], record["goal"]
-        read = {
-            **{name: float("nan") for name in ACCURACIES if record[name] is None},
-            **_read_path(record, rules),
-            "neighborhoods": rules,
-            "certificate": None if certificate is None else Certificate(**certificate),
-            "knowable": _read_knowable(record),
-            "goal": None if goal is None else Goal.from_dict(goal),
-        }
-        return cls(**{**record, **read})
-
-
-def _or_none(number: float) -> float | None:
-    """A number for JSON, which has neither NaN nor -inf."""
-    return None if np.isnan(number) or np.isneginf(number) else number
-
-
-def _read_path(record: Mapping[str, Any], rules: Mapping[str, Rule]) -> dict[str, Any]:
-    """The path of levels, where on it the rules lie, what that promises, and what is watched."""
-    path, level, least, rate, watched = (record[name] for name in PATH)
-    levels = None if path is None else levels_from_dict(path)
-    watch = None if watched is None else Watch.from_dict(watched)
-    if (levels is None) != (level is None):
-        raise InputError("levels and a level on them go together; one of the two is missing")
-    if levels is not None:
-        quorums = {rule.quorum for rule in rules.values()}
-        if set(levels.layers) != set(rules) or quorums != {levels.quorum}:
-            raise InputError(
-                "levels must be about the layers that have neighborhoods, with the same quorum; "
-                f"got {names(levels.layers)} with {levels.quorum}"
-            )
-        level = as_real(level, "a level", "lie in (0, 1]", lambda number: 0 < number <= 1)
-    if least is not None and (levels is None or not levels.hears_model):
-        raise InputError("a least confidence needs levels that hear the model's confidence")
-    least = -np.inf if least is None else as_real(least, "a least confidence", "be a number")
-    if rate is not None:
-        rate = as_real(rate, "false_alarm", "lie between 0 and 1", lambda number: 0 < number < 1)
-    if watch is not None and sorted(watch.layers) != sorted(rules):
-        raise InputError(
-            f"a watch must be about the layers {names(rules)}; got {names(watch.layers)}"
-        )
-    return dict(zip(PATH, (levels, level, least, rate, watch), strict=True))
-
-
-def _read_knowable(record: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """The classes that may be known; a certificate for each class must name them."""
-    if (codes := record["knowable"]) is None:
-        if (record["certificate"] or {}).get("by_class") is not None:
-            raise InputError(
-                "the certificate for each class does not say which classes may be known: tune "
-                "again with each_class=True"
-            )
-        return None
-    if not isinstance(codes, (list, tuple)) or not all(type(code) is int for code in codes):
-        raise InputError(f"knowable must be a list of class codes; got {codes!r}")
-    return tuple(codes)
+        absent = {name: value for name, value in NOT_FINITE.items() if record.get(name, 0) is None}
+        return from_plain(cls, {**record, **absent}, "a selection")
 
 
 @dataclass(frozen=True)

@@ -25,15 +25,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from iknow.core.arrays import Floats, Ints
 from iknow.core.codes import NO_BELIEF
-from iknow.core.text import names, shown
+from iknow.core.text import names
 from iknow.errors import InputError
-from iknow.selection.record import check_entries, from_text, to_text
 
 MOST_WATCHED = 20_000
 
@@ -72,24 +70,6 @@ class Watch:
                 f"{names(layers)}: give the watch of the same selection"
             )
         return self.layer_levels[:, [self.layers.index(layer) for layer in layers]]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON, bit for bit."""
-        texts = {name: to_text(getattr(self, name)) for name in ("levels", "layer_levels")}
-        return {**texts, "belief": to_text(self.belief, "<i8"), "layers": list(self.layers)}
-
-    @classmethod
-    def from_dict(cls, record: Any) -> Watch:
-        """Return the watch that `to_dict` wrote; an `InputError` names what is wrong."""
-        layers = check_entries(record, cls, "a watch")["layers"]
-        if not isinstance(layers, list) or not all(isinstance(each, str) for each in layers):
-            raise InputError(f"the layers of a watch must be a list of names; got {shown(layers)}")
-        levels = from_text(record["levels"], "levels of a watch")
-        by_layer = from_text(record["layer_levels"], "layer_levels of a watch")
-        if len(by_layer) == len(levels) * len(layers):  # otherwise the watch refuses them
-            by_layer = by_layer.reshape(len(levels), len(layers))
-        belief = from_text(record["belief"], "belief of a watch", "<i8")
-        return cls(levels, by_layer, belief, tuple(layers))
 
 
 def make_watch(

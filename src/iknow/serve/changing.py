@@ -1,27 +1,38 @@
 """Changing: a served model whose evidence changes, without a restart.
 
-    asked → a copy that shares the rest → changed → committed to the bundle → warm → served
+    asked → a copy that shares the rest → changed → announced in the audit → committed to the bundle
+          → warm → served
 
 The copy answers what comes after the bundle is on disk; what is under way is answered by the model
-as it was. The alarm and the figures go on: they are about the stream, not about one state.
+as it was. The alarm and the figures go on: they are about the stream, not about one state. What a
+crash can leave between the audit and the bundle, `iknow.serve.audit.changes` says.
 """
 
 from __future__ import annotations
 
 import copy
 import errno
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from iknow.classifier.estimator import EpistemicClassifier
 from iknow.core.text import names, shown
-from iknow.errors import BundleError, ConflictError, IknowError
+from iknow.errors import AuditError, BundleError, ConflictError, IknowError
 from iknow.serve.refusal import Refusal
 from iknow.serve.rows import Rows, as_inputs, as_rows, shape_rows
 from iknow.serve.said import labels_of
 from iknow.serve.served import Served, promises_of
+from iknow.storage.change import Logged
+from iknow.storage.committing import commit_changes
+from iknow.storage.opening import open_bundle
 
+Announce = Callable[[str, Sequence[Logged]], None]
+"""Takes the sha256 that the bundle will have, and the changes; raises an AuditError to prevent it.
+"""
 KEYS = ("remove", "relabel", "add", "why", "after")
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -83,8 +94,10 @@ def read_asked(said: Any, most_rows: int) -> Asked:
     return asked
 
 
-def change_served(served: Served, asked: Asked, who: str) -> Served:
+def change_served(served: Served, asked: Asked, who: str, announce: Announce) -> Served:
     """The model after a change, which is in its bundle when this returns.
+
+    announce: is called before the bundle is touched.
 
     Raises:
         Refusal: 409, 422, 503 or 507; then nothing has changed.
@@ -95,9 +108,14 @@ def change_served(served: Served, asked: Asked, who: str) -> Served:
     if asked.after not in (None, served.sha256):
         raise Refusal(409, f"{served.title} is {served.sha256} by now: look again, then decide")
     changed = copy.copy(classifier)
+    known = len(classifier.memory.log)
     try:
         _apply(changed, asked, who)
-        changed.memory.commit()
+        changed.warm_up()  # now, as later nothing may fail any more
+        made = changed.memory.log[known:]
+        changed.plan_ = commit_changes(changed.plan_, None, lambda sha256: announce(sha256, made))
+    except AuditError as error:
+        raise Refusal(503, "the change could not be recorded, so it is not made", 5) from error
     except ConflictError as error:
         raise Refusal(
             409, "the bundle was changed on disk meanwhile: POST /v1/reload, then try again"
@@ -112,8 +130,27 @@ def change_served(served: Served, asked: Asked, who: str) -> Served:
         raise
     except IknowError as error:
         raise Refusal(422, str(error)) from error
-    changed.warm_up()
     return renew_served(served, changed)
+
+
+def state_on_disk(served: Served) -> str | None:
+    """The sha256 of a model's bundle as it is now; None if it cannot be read."""
+    try:
+        return open_bundle(Path(served.classifier.plan_.bundled["path"]), copied_up_to=0).head()
+    except (BundleError, KeyError):
+        return None
+
+
+def sync_bundle(served: Served) -> None:
+    """Wait until the bundle is on disk as we read it: its writer may have been killed before."""
+    if "path" not in served.classifier.plan_.bundled:
+        return
+    with suppress(OSError):
+        descriptor = os.open(served.classifier.plan_.bundled["path"], os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def renew_served(served: Served, classifier: EpistemicClassifier) -> Served:

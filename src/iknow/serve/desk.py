@@ -9,7 +9,6 @@ logarithm to base 10, beside that of the threshold at which it rings.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -24,14 +23,7 @@ import numpy as np
 from iknow.core.text import names
 from iknow.serve.batching import Batcher
 from iknow.serve.live import Live
-from iknow.serve.monitor import (
-    AccuracyMonitor,
-    AccuracyReport,
-    Alarm,
-    Detector,
-    DriftAlarm,
-    DriftReport,
-)
+from iknow.serve.monitor import AccuracyReport, Alarm, Detector, DriftReport, Monitors
 from iknow.serve.said import Said
 from iknow.serve.served import Served
 
@@ -61,14 +53,12 @@ class Desk:
         served: Served,
         batcher: Batcher,
         live: Live,
-        alarm: DriftAlarm,
-        accuracy: AccuracyMonitor,
+        monitors: Monitors,
         tell: Callable[[str, Any], None],
     ) -> None:
-        self.served, self.batcher = served, batcher
-        self._live, self.alarm, self.accuracy, self._tell = live, alarm, accuracy, tell
+        self.served, self.batcher, self.monitors = served, batcher, monitors
+        self._live, self._tell = live, tell
         self._pool = ThreadPoolExecutor(1, "iknow-watch")
-        self._lock = threading.Lock()  # between those who update and those who read
         self._behind: deque[Moment] = deque()
         self._scheduled, self.n_unwatched = False, 0
         self.states: tuple[str, ...] = (served.sha256,)
@@ -78,9 +68,8 @@ class Desk:
 
         states: the sha256s of all bundles that these are about.
         """
-        parts = self._live, self.alarm, self.accuracy
-        desk = Desk(served, batcher, *parts, tell)
-        desk._lock, desk.n_unwatched = self._lock, self.n_unwatched
+        desk = Desk(served, batcher, self._live, self.monitors, tell)
+        desk.n_unwatched = self.n_unwatched
         desk.states = (*self.states, served.sha256)
         return desk
 
@@ -114,9 +103,7 @@ class Desk:
             np.concatenate([getattr(each, name) for each in said])
             for name in ("watched", "belief", "watched_layers")
         ]
-        with self._lock:
-            raised = self.alarm.update(*columns)
-        for alarm in raised:
+        for alarm in self.monitors.watch(*columns):
             self._raise(alarm)
 
     def _raise(self, alarm: Alarm) -> None:
@@ -124,21 +111,13 @@ class Desk:
 
     def learn(self, right: np.ndarray[Any, np.dtype[np.bool_]]) -> None:
         """Take note whether some IKs were right."""
-        with self._lock:
-            raised = self.accuracy.update(right)
-            report = summarize_accuracy(self.accuracy.report())
-        if raised:
-            self._tell("accuracy", report)
+        if self.monitors.learn(right):
+            self._tell("accuracy", self.reports()[1])
 
     def reports(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """What the alarm and the monitor of labels say."""
-        with self._lock:
-            return summarize_drift(self.alarm.report()), summarize_accuracy(self.accuracy.report())
-
-    def reset(self) -> None:
-        """Start the alarm anew, after somebody has looked at it."""
-        with self._lock:
-            self.alarm.reset()
+        drift, accuracy = self.monitors.reports()
+        return summarize_drift(drift), summarize_accuracy(accuracy)
 
     def status(self) -> dict[str, Any]:
         """What the page shows about this model."""
@@ -153,11 +132,6 @@ class Desk:
             "accuracy": accuracy,
             "unwatched": self.n_unwatched,
         }
-
-    def state(self) -> dict[str, Any]:
-        """What outlives a restart."""
-        with self._lock:
-            return {"alarm": self.alarm.to_dict(), "accuracy": self.accuracy.to_dict()}
 
     def close(self) -> None:
         """Wait until everything that was answered has been watched."""

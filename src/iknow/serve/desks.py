@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from secrets import randbits
@@ -15,13 +15,10 @@ from iknow.serve.batching import Batcher
 from iknow.serve.computing import Computing
 from iknow.serve.desk import Desk
 from iknow.serve.live import Live
-from iknow.serve.monitor import AccuracyMonitor, DriftAlarm
+from iknow.serve.monitor import AccuracyMonitor, DriftAlarm, Monitors
 from iknow.serve.refusal import Refusal
 from iknow.serve.served import Served
 from iknow.serve.settings import Settings
-from iknow.storage.atomic import write_bytes
-
-log = logging.getLogger("iknow.serve")
 
 
 class Desks:
@@ -72,32 +69,25 @@ def open_desk(
     settings: Settings,
     computing: Computing,
     tell: Callable[[str, Any], None],
+    before: Desk | None = None,
 ) -> Desk:
-    """A desk for a loaded model, with the state that an earlier run left behind."""
+    """A desk for a loaded model, with the state that an earlier run left behind.
+
+    before: the one whose place it takes. Its alarms go on if they are about the same model.
+    """
     classifier = served.classifier
     selection = getattr(classifier, "selection_", None)
     watch = getattr(selection, "watch", None)
-    promised = None
-    if selection is not None and selection.is_certified:
-        promised = selection.certificate.accuracy
-    layers = tuple(classifier.neighborhoods_)
-    alarm = DriftAlarm(watch, served.labels, layers, rate=settings.alarm_rate, seed=randbits(32))
-    accuracy = AccuracyMonitor(promised, rate=settings.alarm_rate)
-    state = _read_state(served, settings)
-    if state is not None:
-        alarm = DriftAlarm.from_dict(state["alarm"])
-        accuracy = AccuracyMonitor.from_dict(state["accuracy"])
     return Desk(
         served,
         make_batcher(served, settings, computing),
         Live(
             classifier.classes_,
-            layers,
+            tuple(classifier.neighborhoods_),
             reference=None if watch is None else watch.levels,
             threshold=None if selection is None else selection.level,
         ),
-        alarm,
-        accuracy,
+        _open_monitors(served, settings, None if before is None else before.monitors),
         tell,
     )
 
@@ -111,34 +101,45 @@ def make_batcher(served: Served, settings: Settings, computing: Computing) -> Ba
     return Batcher(say, settings.most_waiting, settings.batch_rows, settings.workers)
 
 
-def keep_state(desk: Desk, settings: Settings) -> None:
-    """Write what outlives a restart, if it is to be kept."""
-    path = _state_path(desk.served, settings)
-    if path is None:
-        return
-    record = {"bundle": desk.served.sha256, **desk.state()}
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(path, json.dumps(record).encode())
-    except OSError as error:  # the next restart begins anew, and the service goes on
-        log.error("the state of %s could not be kept: %s", desk.served.title, error)
+def _open_monitors(served: Served, settings: Settings, before: Monitors | None) -> Monitors:
+    selection = getattr(served.classifier, "selection_", None)
+    promised = None
+    if selection is not None and selection.is_certified:
+        promised = selection.certificate.accuracy
+    rate, layers = settings.alarm_rate, tuple(served.classifier.neighborhoods_)
+    watch = getattr(selection, "watch", None)
+    monitors = Monitors(
+        served.title,
+        DriftAlarm(watch, served.labels, layers, rate=rate, seed=randbits(32)),
+        AccuracyMonitor(promised, rate=rate),
+        _identify(served.classifier),
+    )
+    if before is not None and monitors.fits(before):
+        return before
+    if before is not None and before.title == served.title:
+        before.close()  # its file is ours
+    folder = _state_folder(served, settings)
+    if folder is None:
+        monitors.warn("neither a bundle nor an audit is a file")
+    else:
+        monitors.keep_in(folder, served.name, served.version)
+    return monitors
 
 
-def _read_state(served: Served, settings: Settings) -> Any:
-    path = _state_path(served, settings)
-    if path is None or not path.is_file():
-        return None
-    try:
-        state = json.loads(path.read_bytes())
-        return state if state["bundle"] == served.sha256 else None  # of another model: begin anew
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        log.error(
-            "%s cannot be read, so the alarm of %s begins anew: %s", path, served.title, error
-        )
-        return None
+def _identify(classifier: Any) -> str:
+    """What the alarms are about: a model and how it was tuned, whatever became of its evidence."""
+    selection = getattr(classifier, "selection_", None)
+    chosen = {layer: repr(rule) for layer, rule in classifier.neighborhoods_.items()}
+    tuned = chosen if selection is None else selection.to_dict() | {"stale": ""}
+    content = getattr(classifier.model_, "content", b"")  # of a model in a bundle
+    text = json.dumps(tuned, sort_keys=True, default=str)
+    return hashlib.sha256(hashlib.sha256(content).digest() + text.encode()).hexdigest()
 
 
-def _state_path(served: Served, settings: Settings) -> Path | None:
-    if settings.state is None:
-        return None
-    return Path(settings.state) / f"{served.name}-{served.version}.json"
+def _state_folder(served: Served, settings: Settings) -> Path | None:
+    """The folder of the alarms' state: as asked for, else beside the audit or the bundle."""
+    if settings.state is not None:
+        return Path(settings.state)
+    if settings.audit is not None and "://" not in settings.audit:
+        return Path(f"{settings.audit}.state")
+    return None if served.source is None else Path(f"{served.source.path}.state")

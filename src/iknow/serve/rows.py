@@ -171,7 +171,7 @@ def as_inputs(classifier: EpistemicClassifier, rows: Rows) -> Any:
     values = rows.values
     in_python = not hasattr(classifier.model_, "inputs")
     if in_python and isinstance(values, Mapping) and hasattr(classifier, "feature_names_in_"):
-        from iknow.tables.pandas import make_frame
+        from iknow.tables.table import make_frame
 
         return make_frame(values)
     return values

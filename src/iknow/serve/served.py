@@ -17,7 +17,7 @@ from iknow.explain.picture import Renderer
 from iknow.models import PrecomputedModel
 from iknow.serve.said import labels_of
 from iknow.serve.seen import Looker
-from iknow.storage.about import BundleInfo, describe_bundle
+from iknow.storage.info import BundleInfo, describe_bundle
 
 FIRST_VERSION = "1"
 SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)

@@ -16,10 +16,10 @@ from typing import Any
 from iknow.classifier.memory import follow
 from iknow.errors import AuditError, BundleError, IknowError
 from iknow.serve.audit import now
-from iknow.serve.changing import Asked, change_served, renew_served
+from iknow.serve.changing import Asked, change_served, renew_served, state_on_disk
 from iknow.serve.computing import Computing, InProcesses, InThread
 from iknow.serve.desk import Desk, Moment
-from iknow.serve.desks import Desks, keep_state, make_batcher, open_desk
+from iknow.serve.desks import Desks, make_batcher, open_desk
 from iknow.serve.labels import learn_labels
 from iknow.serve.refusal import Refusal
 from iknow.serve.room import Room
@@ -28,15 +28,14 @@ from iknow.serve.said import Said, Wanted
 from iknow.serve.served import Served, Source, load_served
 from iknow.serve.settings import Settings
 from iknow.serve.trail import Call, Trail
-from iknow.storage.about import describe_bundle
+from iknow.storage.change import Logged
+from iknow.storage.info import describe_bundle
 from iknow.storage.log_record import entry_to_dict
 from iknow.version import __version__
 
 log = logging.getLogger("iknow.serve")
-KEEP_EVERY = 30.0
-"""Seconds between two writings of the alarms' state."""
-FEW_IDS = 1_000
-"""Samples of a change that the audit names; its bundle names all."""
+KEEP_EVERY = 1.0
+"""Seconds between two writings of the alarms' state: what a killed process forgets."""
 
 
 class Service:
@@ -75,6 +74,7 @@ class Service:
         for desk in self.desks:
             log.info("serving %s (%s)", desk.served.title, desk.served.sha256[:12])
             if self.trail is not None:
+                await self.trail.complete(desk.served)
                 await self.trail.note("start", desk.served)
         self._keeping = asyncio.create_task(self._keep())
         self.ready = True
@@ -94,7 +94,7 @@ class Service:
                     desk.served.title,
                 )
             await asyncio.to_thread(desk.close)
-            keep_state(desk, self.settings)
+            await asyncio.to_thread(desk.monitors.close)
         if self.trail is not None:
             await asyncio.to_thread(self.trail.close)
         if self._computing is not None:
@@ -160,18 +160,41 @@ class Service:
         async with self._reloading:
             desk = self.desks.find(name)
             before = desk.served
-            served = await asyncio.to_thread(change_served, before, asked, call.caller)
-            new = await self._succeed(desk, served)
-        made = served.classifier.memory.log[len(before.classifier.memory.log) :]
+            served = await self._commit(before, asked, call)
+            made = served.classifier.memory.log[len(before.classifier.memory.log) :]
+            log.info("%s changed: %s", served.title, "; ".join(each.sentence() for each in made))
+            if self.trail is not None:
+                await self.trail.tell_made(before, served, made)
+            await self._succeed(desk, served)
         told = [entry_to_dict(each) for each in made]
-        log.info("%s changed: %s", served.title, "; ".join(each.sentence() for each in made))
-        if self.trail is not None:
-            few = [each | {"ids": each["ids"][:FEW_IDS], "n": len(each["ids"])} for each in told]
-            await self.trail.note("change", served, {"before": before.sha256, "changes": few})
-        await asyncio.to_thread(keep_state, new, self.settings)
         asyncio.get_running_loop().create_task(self._retire(desk))
         return {"model": served.name, "version": served.version, "bundle": served.sha256,
                 "before": before.sha256, "changes": told}  # fmt: skip
+
+    async def _commit(self, before: Served, asked: Asked, call: Call) -> Served:
+        """Change a model's bundle: announced before, and said to be undone if it failed then."""
+        trail, announced = self.trail, ""
+
+        def announce(sha256: str, made: Sequence[Logged]) -> None:
+            nonlocal announced
+            if trail is not None:
+                trail.announce(before, sha256, made)
+            announced = sha256
+
+        try:
+            return await asyncio.to_thread(change_served, before, asked, call.caller, announce)
+        except Exception as error:
+            if not announced:
+                raise
+            if await asyncio.to_thread(state_on_disk, before) != before.sha256:
+                raise Refusal(
+                    503,
+                    "the disk failed, and it is not known whether the change was made: POST "
+                    "/v1/reload, then look at the changes of the model",
+                ) from error
+            if trail is not None:
+                await trail.tell_undone(before, announced)
+            raise
 
     def status(self) -> dict[str, Any]:
         """What the page shows."""
@@ -188,13 +211,13 @@ class Service:
             "models": [desk.status() for desk in self.desks],
         }
 
-    async def _open(self, model: Source | Served) -> Desk:
+    async def _open(self, model: Source | Served, before: Desk | None = None) -> Desk:
         served = await asyncio.to_thread(load_served, model) if isinstance(model, Source) else model
         computing = self._computing
         assert computing is not None
         await computing.prepare(served)
         tell = self._teller(served)
-        return await asyncio.to_thread(open_desk, served, self.settings, computing, tell)
+        return await asyncio.to_thread(open_desk, served, self.settings, computing, tell, before)
 
     async def _succeed(self, desk: Desk, served: Served) -> Desk:
         """Serve the same model with changed evidence from now on; its figures and alarm go on."""
@@ -230,7 +253,7 @@ class Service:
             if later is not None:  # others appended changes: no other model, but this one
                 new = await self._succeed(desk, renew_served(served, later))
             else:
-                new = await self._open(source)
+                new = await self._open(source, desk)
                 self.desks.replace(desk, new)
         except Exception as error:  # whatever is wrong with the new one, the old one goes on
             self.n_reload_failures += 1
@@ -240,6 +263,7 @@ class Service:
         self.n_reloads += 1
         log.info("%s replaces %s", new.served.title, served.title)
         if self.trail is not None:
+            await self.trail.complete(new.served)
             await self.trail.note("reload", new.served, {"before": served.sha256})
         asyncio.get_running_loop().create_task(self._retire(desk))
         return {
@@ -253,6 +277,8 @@ class Service:
     async def _retire(self, desk: Desk) -> None:
         await desk.batcher.drain()
         await asyncio.to_thread(desk.close)
+        if all(each.monitors is not desk.monitors for each in self.desks):
+            await asyncio.to_thread(desk.monitors.close)
 
     def _tell(self, what: str, served: Served, details: Mapping[str, Any]) -> None:
         """Raise an alarm: in the log and in the audit."""
@@ -266,4 +292,4 @@ class Service:
         while True:
             await asyncio.sleep(KEEP_EVERY)
             for desk in self.desks:
-                await asyncio.to_thread(keep_state, desk, self.settings)
+                await asyncio.to_thread(desk.monitors.keep)

@@ -34,7 +34,8 @@ class Settings:
         retain_days: How long the audit keeps records; None keeps them forever.
         retain_bytes: How much of them it keeps; None keeps all.
         alarm_rate: Probability with which an alarm may ever be false, for each model.
-        state: The folder that keeps the state of alarms across restarts; None keeps none.
+        state: The folder that keeps the state of alarms across restarts. None takes one beside the
+            audit, if that is a file, or else beside the bundle: its name and `.state`.
 
     Examples:
         >>> Settings(audit="answers.db", keep_inputs=True).most_rows

@@ -25,10 +25,14 @@ from iknow.serve.audit import (
     now,
     open_journal,
 )
+from iknow.serve.audit.changes import ANNOUNCED, MADE, UNDONE, About, complete, shorten
+from iknow.serve.changing import sync_bundle
 from iknow.serve.rows import Rows
 from iknow.serve.said import ASSERTIONS, REASONS, Said
 from iknow.serve.served import Served
 from iknow.serve.settings import Settings
+from iknow.storage.change import Logged
+from iknow.storage.log_record import entry_to_dict
 
 FEW = 8
 log = logging.getLogger("iknow.serve")
@@ -156,6 +160,49 @@ class Trail:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    def announce(self, served: Served, bundle: str, made: Sequence[Logged]) -> None:
+        """Say that the evidence of a model is about to change; bundle: its sha256 after that.
+
+        Waits, so call it in a thread.
+
+        Raises:
+            AuditError: It cannot be recorded, and what has no record is not to be made.
+        """
+        told = {"before": served.sha256, "changes": shorten(map(entry_to_dict, made))}
+        event = _about(served).event(ANNOUNCED, bundle, **told)
+        try:
+            self._recorder.record([event]).result()
+        except AuditError as error:
+            self._error = str(error)
+            if self._required:
+                raise
+            log.error("a change is made without a record: %s", error)
+
+    async def tell_made(self, before: Served, served: Served, made: Sequence[Logged]) -> None:
+        """Say that an announced change was made."""
+        told = {"before": before.sha256, "changes": shorten(map(entry_to_dict, made))}
+        await self.note(MADE, served, told)
+
+    async def tell_undone(self, served: Served, bundle: str) -> None:
+        """Say that a change was announced, but not made; bundle: the sha256 that it had."""
+        await self.note(UNDONE, served, {"bundle": bundle, "before": served.sha256})
+
+    async def complete(self, served: Served) -> None:
+        """Add what the audit lacks about the changes in a model's bundle; see `audit.changes`."""
+        try:
+            events = await asyncio.to_thread(self._find_missing, served)
+            if events:
+                await self.write(events)
+        except AuditError as error:
+            log.error("changes of %s could not be compared with the audit: %s", served.title, error)
+
+    def _find_missing(self, served: Served) -> list[Event]:
+        sync_bundle(served)
+        told = shorten(map(entry_to_dict, served.classifier.memory.log))
+        retention = self.journal.retention
+        max_age = None if retention is None else retention.max_age
+        return complete(self.journal.events(), _about(served), served.sha256, told, max_age)
+
     def status(self) -> dict[str, Any]:
         """What the page shows."""
         return {
@@ -178,3 +225,7 @@ class Trail:
     def _tell_head(self) -> None:
         """Note the head of the chain where somebody with access to the journal alone cannot."""
         log.info("audit %s: head %d:%s", self.journal.name, *self.journal.head())
+
+
+def _about(served: Served) -> About:
+    return About(served.name, served.version)

@@ -44,7 +44,6 @@ from iknow.core.text import shown
 from iknow.errors import BundleError, InputError
 from iknow.npy import decode_array, encode_array
 from iknow.storage.archive import write_archive
-from iknow.storage.atomic import replacing
 from iknow.storage.bundle_record import (
     FORMAT,
     MODEL,
@@ -55,12 +54,12 @@ from iknow.storage.bundle_record import (
     to_record,
 )
 from iknow.storage.change import Change
+from iknow.storage.files import locked, replacing
 from iknow.storage.manifest import read_manifest, write_manifest
 from iknow.storage.opening import MANIFEST, Opened, open_bundle, prefixed
 from iknow.storage.schema import check_mapping, check_record, check_text, check_whole, misfit
 from iknow.storage.sealed import Guard, Pieces, SealedFile, verify_all
 from iknow.storage.segments.folding import Folding
-from iknow.storage.segments.locking import locked
 from iknow.storage.segments.marks import first_marks
 
 KEYS = ("samples", "scores", "layers", "reading", "sha256")

@@ -7,6 +7,7 @@ anew, as by `recertify`, the bundle is written anew, with everything folded in.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
@@ -16,8 +17,15 @@ from iknow.storage.segments.appending import append_changes
 from iknow.storage.segments.compacting import Chosen
 
 
-def commit_changes(plan: Any, path: str | os.PathLike[str] | None) -> Any:
-    """The plan of a loaded classifier after its changes were written; see `Memory.commit`."""
+def commit_changes(
+    plan: Any,
+    path: str | os.PathLike[str] | None,
+    announce: Callable[[str], None] | None = None,
+) -> Any:
+    """The plan of a loaded classifier after its changes were written; see `Memory.commit`.
+
+    announce: is called with the new sha256 before anything is written; see `append_changes`.
+    """
     if not plan.bundled:
         raise InputError("commit writes to the bundle of a loaded classifier: save this one")
     if plan.uncommitted is None:
@@ -34,6 +42,7 @@ def commit_changes(plan: Any, path: str | os.PathLike[str] | None) -> Any:
         plan.uncommitted,
         after=plan.bundled["sha256"],
         chosen=None if same else Chosen(record, plan.rules or {}),
+        announce=announce,
     )
     bundled = {**plan.bundled, "sha256": sha256, "selection": selection}
     return replace(plan, bundled=bundled, uncommitted=())

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
-from dataclasses import fields
 from typing import Any
 
 from iknow.core.rule import Rule
 from iknow.core.text import names
 from iknow.errors import BundleError, InputError
-from iknow.rules.registry import rule_from_dict
-from iknow.selection import Certificate, Selection
-from iknow.selection.selection import ACCURACIES
+from iknow.selection import Selection
 from iknow.storage import schema
 from iknow.storage.about_record import check_about
 from iknow.storage.bundle import Bundle
@@ -70,21 +67,10 @@ def _check(settings: dict[str, Any], bundle: Bundle) -> None:
 
 
 def _check_selection(record: dict[str, Any], bundle: Bundle) -> Selection:
-    where = "settings.selection"
-    schema.check_record(record, where, [each.name for each in fields(Selection)])
-    undefined = [name for name in (*ACCURACIES, "least_confidence") if record[name] is None]
-    parts = ("neighborhoods", "certificate", "levels", "watch", "goal")
-    schema.check_fields(Selection, record, where, (*parts, *undefined))
-    place, left_out = f"{where}.neighborhoods", record["left_out"]
-    used = [layer for layer in bundle.activations if layer not in left_out]
-    for rule in schema.check_record(record["neighborhoods"], place, used).values():
-        rule_from_dict(schema.check_mapping(rule, place))
-    if record["certificate"] is not None:
-        part = f"{where}.certificate"
-        schema.check_fields(Certificate, schema.check_mapping(record["certificate"], part), part)
-    if record["goal"] is not None:
-        schema.check_mapping(record["goal"], f"{where}.goal")
     selection = Selection.from_dict(record)
+    used = [layer for layer in bundle.activations if layer not in selection.left_out]
+    if sorted(selection.neighborhoods) != sorted(used):
+        raise InputError(f"settings.selection must be about the layers {names(used)}")
     if selection.watch is not None and selection.watch.belief.max() >= len(bundle.classes):
         raise InputError(f"the watch believes in more than the {len(bundle.classes)} classes")
     return selection

@@ -22,9 +22,11 @@ from numpy.typing import NDArray
 from iknow.core.arrays import Floats, Labels
 from iknow.core.text import names as quoted
 from iknow.core.text import shown
-from iknow.errors import IknowError, InputError
+from iknow.errors import IknowError, InputError, MissingExtraError
 from iknow.pages import free_memory
 
+PART = 1 << 23  # bytes that a part takes as numbers, about
+MOST_ROWS = 1 << 16
 # 007 is a code, not a number: as an int it would come out as another label, 7.
 _INTEGER = re.compile(r"\s*[+-]?(0|[1-9][0-9]*)\s*")
 
@@ -60,32 +62,58 @@ class Table:
 
 def join_tables(parts: Sequence[Table]) -> Table:
     """Successive parts of a table as one."""
-    first = parts[0]
     if len(parts) == 1:
-        return first
+        return parts[0]
+    joined = {
+        name: _join([getattr(part, name) for part in parts])
+        for name in ("features", "labels", "scores", "ids")
+    }
     layers = {
         layer: np.concatenate([part.activations[layer] for part in parts])
-        for layer in first.activations
+        for layer in parts[0].activations
     }
-    return replace(
-        first,
-        features=_join([part.features for part in parts]),
-        labels=_join([part.labels for part in parts]),
-        scores=_join([part.scores for part in parts]),
-        activations=layers,
-    )
+    return replace(parts[0], **joined, activations=layers)
 
 
 def _join(parts: Sequence[Any]) -> Any:
     if parts[0] is None:
         return None
     if hasattr(parts[0], "iloc"):
-        from iknow.tables.pandas import join_frames
+        return _join_frames(parts)
+    if hasattr(parts[0], "to_pylist"):
+        import pyarrow as pa
 
-        return join_frames(parts)
+        return pa.chunked_array(parts).combine_chunks()
     if parts[0].dtype.kind == "U":  # each takes as much room as the longest of all
         check_fits(sum(map(len, parts)) * max(part.itemsize for part in parts), "all labels")
     return np.concatenate(parts)
+
+
+def make_frame(columns: Mapping[str, Any]) -> Any:
+    """A frame of columns of length n: arrays of numbers, and Arrow's columns of text or categories.
+
+    A missing text is NaN, as where pandas itself reads a file.
+    """
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise MissingExtraError("a data frame of columns by name", "pandas") from error
+    found = {
+        name: column if isinstance(column, np.ndarray) else column.to_pandas()
+        for name, column in columns.items()
+    }
+    return pd.DataFrame(found, copy=False)
+
+
+def _join_frames(parts: Sequence[Any]) -> Any:
+    """Successive frames as one, with rows numbered from 0; their categories become one list."""
+    import pandas as pd
+
+    joined = pd.concat(parts, ignore_index=True)
+    for name in parts[0].columns:
+        if isinstance(parts[0][name].dtype, pd.CategoricalDtype):
+            joined[name] = pd.api.types.union_categoricals([part[name] for part in parts])
+    return joined
 
 
 def existing(path: Path) -> Path:
@@ -93,6 +121,11 @@ def existing(path: Path) -> Path:
     if not path.is_file():
         raise InputError(f"there is no {'ordinary ' if os.path.lexists(path) else ''}file {path}")
     return path
+
+
+def rows_at_once(n_values: int, n_bytes: int = PART) -> int:
+    """How many rows of so many values make up a part."""
+    return max(1, min(MOST_ROWS, n_bytes // (8 * max(1, n_values))))
 
 
 def check_fits(n_bytes: int, source: str) -> None:

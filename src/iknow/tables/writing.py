@@ -10,49 +10,58 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+import os
 import re
 import sys
+import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
 
 from iknow.errors import InputError, MissingExtraError
-from iknow.storage.atomic import is_stream, replacing
-from iknow.tables.columns import Column, as_array, as_columns, as_list
-from iknow.tables.jsonl import to_lines
-from iknow.tables.numpy import write_npz
-from iknow.tables.streams import STDIN
+from iknow.explain.answers import Coded
+from iknow.storage.files import is_stream, replacing
+from iknow.tables.reading import STDIN, format_to_write
+from iknow.tables.table import as_text, check_rows
 
-FORMULA = "=+-@\t\r"
+FORMULA = ("=", "+", "@", "\t", "\r", "-")
 _NUMBER = re.compile(r"[+-]?(inf|nan|([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?)", re.IGNORECASE)
+Column = Any
+"""An array of numbers, bools or text, `Coded`, or a column of pyarrow's, as it was read."""
+Write = Callable[[Mapping[str, Column]], None]
 
 
-class Parts(Protocol):
-    """A file that is being written."""
+def write_table(path: str | os.PathLike[str], columns: Mapping[str, Any]) -> None:
+    """Write named columns, each of shape (n,), in the format of the ending; into a stream as CSV.
 
-    def write(self, columns: Mapping[str, Column]) -> None: ...
-
-    def close(self) -> None: ...
+    The file appears whole or not at all: after a failure the old one, if any, is still there.
+    """
+    with writing(Path(path), format_to_write(Path(path))) as write:
+        write(columns)
 
 
 @contextmanager
 def writing(path: Path, form: str) -> Iterator[Callable[[Mapping[str, Any]], None]]:
     """A function that writes the next rows, given as named columns, each of shape (n,)."""
-    make = _find_maker(form, stream=is_stream(path) or path == STDIN)
+    to_stdout = path == STDIN
+    writer = _find_writer(form, stream=to_stdout or is_stream(path))
     with _opening(path) as file:
-        parts = make(file)
+        with writer(file) as write_part:
 
-        def write(columns: Mapping[str, Any]) -> None:
-            parts.write(as_columns(columns))
-            if path == STDIN:
-                file.flush()
+            def write(columns: Mapping[str, Any]) -> None:
+                write_part(_as_columns(columns))
+                if to_stdout:
+                    file.flush()
 
-        yield write
-        parts.close()
-        if path == STDIN:
+            yield write
+        if to_stdout:
             file.flush()
 
 
@@ -70,90 +79,205 @@ def _opening(path: Path) -> Iterator[IO[bytes]]:
     yield output
 
 
-def _find_maker(form: str, *, stream: bool) -> Callable[[IO[bytes]], Parts]:
-    if form == "csv":
-        return CsvParts
-    if form in ("jsonl", "npz"):
-        return JsonParts if form == "jsonl" else ArrayParts
+def _as_columns(columns: Mapping[str, Any]) -> dict[str, Column]:
+    """Columns to be written: numbers, bools or strings, all of one shape (n,)."""
+    if not columns:
+        raise InputError("nothing to write: expected at least one column, got none")
+    found = {name: _as_column(name, values) for name, values in columns.items()}
+    check_rows({repr(name): len(column) for name, column in found.items()})
+    return found
+
+
+def _as_column(name: str, values: Any) -> Column:
+    if isinstance(values, Coded) or hasattr(values, "to_pylist"):
+        return values
+    array = np.asarray(values)
+    if array.dtype.kind == "O" and all(isinstance(value, str) for value in array.flat):
+        array = as_text(array.ravel().tolist(), f"column {name!r}")
+    if array.ndim != 1 or array.dtype.kind not in "biufU":
+        raise InputError(
+            f"column {name!r} must hold numbers, bools or strings along one axis; got an "
+            f"array of {array.dtype} of shape {array.shape}"
+        )
+    return array
+
+
+def as_list(column: Column) -> list[Any]:
+    """A column as plain values, None where one is missing or not finite."""
+    if isinstance(column, Coded):
+        return column.tolist()
+    values = column.to_pylist() if hasattr(column, "to_pylist") else column.tolist()
+    return [_plain(value) for value in values]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if np.isfinite(value) else None
+    return value if value is None or isinstance(value, (str, int)) else str(value)
+
+
+def _as_array(column: Column) -> NDArray[Any]:
+    """A column as an array of numbers, bools or text, which is empty where it is missing."""
+    if isinstance(column, Coded):
+        return column.expand()
+    if not hasattr(column, "to_pylist"):
+        array: NDArray[Any] = column
+        return array
+    values = column.to_pylist()
+    numbers = all(type(value) in (int, float, bool) for value in values)
+    texts = ["" if value is None else str(value) for value in values]
+    return np.array(values) if numbers else as_text(texts, "a column")
+
+
+def _find_writer(
+    form: str, *, stream: bool
+) -> Callable[[IO[bytes]], AbstractContextManager[Write]]:
+    if form in ("csv", "jsonl", "npz"):
+        return {"csv": _csv_writer, "jsonl": _json_writer, "npz": _npz_writer}[form]
     try:
-        from iknow.tables.pyarrow.writing import write_arrow, write_parquet
+        import pyarrow as pa
+        import pyarrow.parquet as pq
     except ImportError as error:
         raise MissingExtraError(f"writing .{form} files", "tables") from error
-    return write_parquet if form == "parquet" else lambda file: write_arrow(file, stream=stream)
+    if form == "parquet":
+        return partial(_batch_writer, open_writer=pq.ParquetWriter)
+    return partial(_batch_writer, open_writer=pa.ipc.new_stream if stream else pa.ipc.new_file)
 
 
-class CsvParts:
-    """Comma-separated text."""
+@contextmanager
+def _json_writer(file: IO[bytes]) -> Iterator[Write]:
+    """An object on each line; JSON has no NaN and no infinity, so these are null."""
 
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file, self._has_header = file, False
-        try:  # pyarrow is many times faster
-            from iknow.tables.pyarrow.writing import to_csv as encode
-        except ImportError:
-            encode = to_csv
-        self._encode: Callable[[Mapping[str, Column]], Any] = encode
+    def write(columns: Mapping[str, Column]) -> None:
+        rows = zip(*map(as_list, columns.values()), strict=True)
+        lines = (
+            json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False) for row in rows
+        )
+        file.write("".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace"))
 
-    def write(self, columns: Mapping[str, Column]) -> None:
-        if not self._has_header:
-            self._file.write(to_header(columns))
-            self._has_header = True
-        self._file.write(self._encode(columns))
-
-    def close(self) -> None: ...
+    yield write
 
 
-class JsonParts:
-    """One JSON object per row."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-
-    def write(self, columns: Mapping[str, Column]) -> None:
-        self._file.write(to_lines({name: as_list(column) for name, column in columns.items()}))
-
-    def close(self) -> None: ...
-
-
-class ArrayParts:
+@contextmanager
+def _npz_writer(file: IO[bytes]) -> Iterator[Write]:
     """An .npz archive, whose arrays are collected in memory: each is written at once."""
+    parts = list[Mapping[str, Column]]()
+    yield parts.append
+    # np.savez takes the names as keywords, and so cannot write one called "file".
+    with zipfile.ZipFile(file, "w") as archive:
+        for name in parts[0] if parts else ():
+            joined = np.concatenate([_as_array(part[name]) for part in parts])
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                npy.write_array(member, joined, allow_pickle=False)
 
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self._parts: list[Mapping[str, Column]] = []
 
-    def write(self, columns: Mapping[str, Column]) -> None:
-        self._parts.append(columns)
+@contextmanager
+def _batch_writer(file: IO[bytes], open_writer: Callable[..., Any]) -> Iterator[Write]:
+    """Record batches with the columns and types of the first part; in Parquet, row groups."""
+    import pyarrow as pa
 
-    def close(self) -> None:
-        names = list(self._parts[0]) if self._parts else []
-        joined = {
-            name: np.concatenate([as_array(part[name]) for part in self._parts]) for name in names
-        }
-        write_npz(joined, self._file)
+    writer: Any = None
+    schema: Any = None
+
+    def write(columns: Mapping[str, Column]) -> None:
+        nonlocal writer, schema
+        arrays = list(map(_as_arrow, columns.values()))
+        batch = pa.RecordBatch.from_arrays(arrays, names=list(columns))
+        if writer is None:
+            writer, schema = open_writer(file, batch.schema), batch.schema
+        try:
+            writer.write_batch(batch.cast(schema))
+        except pa.ArrowInvalid as error:
+            raise InputError(f"a column changes its type within the data: {error}") from error
+
+    try:
+        yield write
+    except BaseException:
+        # A writer that is left open is closed by the garbage collector, into a file that is gone.
+        with suppress(Exception):
+            writer.close()
+        raise
+    if writer is not None:
+        writer.close()
+
+
+def _as_arrow(column: Column) -> Any:
+    """The values of a column; null where they are missing."""
+    import pyarrow as pa
+
+    if isinstance(column, Coded):
+        return pa.array(column.values).take(pa.array(column.codes, mask=column.codes < 0))
+    return column if isinstance(column, pa.Array) else pa.array(column)
+
+
+@contextmanager
+def _csv_writer(file: IO[bytes]) -> Iterator[Write]:
+    has_header = False
+
+    def write(columns: Mapping[str, Column]) -> None:
+        nonlocal has_header
+        if not has_header:
+            file.write(_lines([map(harmless, columns)]))
+            has_header = True
+        file.write(to_csv(columns))
+
+    yield write
 
 
 def to_csv(columns: Mapping[str, Column]) -> bytes:
     """Rows without their header; numbers in as many digits as give them back exactly."""
-    return rows_to_csv(zip(*map(_cells, columns.values()), strict=True))
+    if len(columns) > 1:  # a blank cell alone would be no row
+        with suppress(ImportError, _QuotesNeeded):
+            return _fast_csv(columns)
+    arrays = map(_as_array, columns.values())
+    cells = (map(harmless, a.tolist()) if a.dtype.kind == "U" else a.tolist() for a in arrays)
+    return _lines(zip(*cells, strict=True))
 
 
-def to_header(names: Iterable[str]) -> bytes:
-    """The first line."""
-    return rows_to_csv([map(harmless, names)])
-
-
-def rows_to_csv(rows: Iterable[Iterable[Any]]) -> bytes:
+def _lines(rows: Iterable[Iterable[Any]]) -> bytes:
     text = io.StringIO(newline="")
     csv.writer(text).writerows(rows)
     return text.getvalue().encode("utf-8")
 
 
-def _cells(column: Column) -> Iterable[Any]:
-    array = as_array(column)
-    return map(harmless, array.tolist()) if array.dtype.kind == "U" else array.tolist()
-
-
 def harmless(cell: str) -> str:
     """The cell, unless a spreadsheet would run it: then with an apostrophe in front."""
-    formula = cell.startswith(tuple(FORMULA)) and not _NUMBER.fullmatch(cell)
+    formula = cell.startswith(FORMULA) and not _NUMBER.fullmatch(cell)
     return f"'{cell}" if formula else cell
+
+
+class _QuotesNeeded(Exception):  # noqa: N818
+    """A cell holds a comma, a quote or a line break."""
+
+
+def _fast_csv(columns: Mapping[str, Column]) -> bytes:
+    """The same rows by pyarrow, many times faster; it would put all text in quotes, or none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.csv as pcsv
+
+    def cells(column: Column) -> Any:
+        if isinstance(column, Coded) and column.values.dtype.kind == "U":
+            values = np.array([*map(harmless, column.values.tolist()), ""])[:-1]
+            return _as_arrow(Coded(values, column.codes))
+        array = _as_arrow(column)
+        if pa.types.is_boolean(array.type):
+            return pc.if_else(array, "True", "False")
+        if pa.types.is_integer(array.type) or pa.types.is_floating(array.type):
+            return array
+        texts = array.cast(pa.large_string())
+        risky = pc.match_substring_regex(texts, f"^[{''.join(FORMULA)}]").fill_null(False)
+        if not pc.any(risky).as_py():
+            return texts
+        safe = [harmless(cell) for cell in texts.filter(risky).to_pylist()]
+        return pc.replace_with_mask(texts, risky, pa.array(safe, texts.type))
+
+    arrays = [cells(column) for column in columns.values()]
+    batch = pa.RecordBatch.from_arrays(arrays, names=list(columns))
+    sink = io.BytesIO()
+    how = pcsv.WriteOptions(include_header=False, eol="\r\n", quoting_style="none")
+    try:
+        pcsv.write_csv(batch, sink, how)
+    except pa.ArrowInvalid as error:
+        raise _QuotesNeeded from error
+    return sink.getvalue()

@@ -7,7 +7,8 @@ of what the child said can still be under way.
 
 As a script it is the nursery itself: `python -m tests.serve.audit.crashing MODULE:FUNCTION`; the
 function is what a child runs, with the words that the test gave and with a function that says a
-line. For another victim, such as a service, name another function.
+line. For another victim, such as a service, name another function. If the module has a function
+`prepare`, the nursery calls it before the first child.
 """
 
 import importlib
@@ -84,7 +85,9 @@ class Nursery:
 def run_nursery(work):
     """Fork a child for each line of standard input."""
     module, _, function = work.partition(":")
-    run = getattr(importlib.import_module(module), function)
+    imported = importlib.import_module(module)
+    run = getattr(imported, function)
+    getattr(imported, "prepare", lambda: None)()
     for line in sys.stdin:
         child = os.fork()
         if child == 0:

@@ -25,7 +25,7 @@ from iknow.evaluation.compare import compare as compare_methods
 from iknow.evaluation.comparison import Comparison
 from iknow.models.adapt import as_model, is_estimator
 from iknow.report import make_comparison_page
-from iknow.storage.atomic import write_bytes
+from iknow.storage.files import write_bytes
 from iknow.tables import Roles, Table
 
 

@@ -53,7 +53,7 @@ def export(
     iknow assess portable.iknow new.csv
     """
     from iknow.cli.console import show_exported
-    from iknow.storage.about import describe_bundle
+    from iknow.storage.info import describe_bundle
 
     roles = options.roles_of(label, identifier, drop, features, text)
     with Console(stderr=True).status("Exporting ..."):

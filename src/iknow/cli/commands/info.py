@@ -22,7 +22,7 @@ def info(
     iknow info signs.iknow
     """
     from iknow.cli.console import show_info
-    from iknow.storage.about import describe_bundle
+    from iknow.storage.info import describe_bundle
 
     found = describe_bundle(bundle)
     if json:

@@ -64,7 +64,8 @@ def serve(
         float, option("Probability with which an alarm may ever be false.", ALARM)
     ] = 0.01,
     state: Annotated[
-        Path | None, option("Folder that keeps alarms across restarts.", ALARM)
+        Path | None,
+        option("Folder that keeps alarms across restarts; else beside the audit or bundle.", ALARM),
     ] = None,
     max_body: Annotated[int, option("Largest body, in MiB.", LIMITS, min=1)] = 32,
     max_rows: Annotated[int, option("Most rows of a request.", LIMITS, min=1)] = 10_000,

@@ -25,7 +25,7 @@ from iknow.core.arrays import Ints
 from iknow.core.assertion import Assertion
 from iknow.core.evidence import NO_EXEMPLAR, distances_for_and_against
 from iknow.errors import InputError
-from iknow.evaluation.metrics import Tally, evaluate, merge_tallies
+from iknow.evaluation.metrics import Evaluation, evaluate
 from iknow.explain.assessment import Assessment
 from iknow.models import PrecomputedModel
 from iknow.selection.levels import candidate_at
@@ -45,7 +45,7 @@ class Outcome:
     """
 
     counts: Ints
-    tally: Tally | None
+    tally: Evaluation | None
     first: Assessment
     tuned: float | None = None
 
@@ -141,7 +141,7 @@ def assess_parts(
             yield outcome, _columns(assessment, table) if written else {}
 
 
-def _tally(assessment: Assessment, table: Table) -> Tally | None:
+def _tally(assessment: Assessment, table: Table) -> Evaluation | None:
     """How often a part is right, if its labels are known; cells of text may be ints too."""
     labels = table.labels
     if labels is None:
@@ -165,7 +165,7 @@ def _columns(assessment: Assessment, table: Table) -> dict[str, Any]:
 def _add(total: Outcome, part: Outcome) -> Outcome:
     tally = total.tally
     if tally is not None and part.tally is not None:
-        tally = merge_tallies(tally, part.tally)
+        tally += part.tally
     return replace(total, counts=total.counts + part.counts, tally=tally)
 
 

@@ -25,7 +25,7 @@ from iknow.serve.audit.chain import columns_of
 from iknow.serve.audit.record import as_time
 from iknow.serve.audit.verify import Anchor, Columns
 from iknow.serve.rows import Rows, as_columns, as_inputs, shape_rows
-from iknow.storage.about import describe_bundle
+from iknow.storage.info import describe_bundle
 from iknow.tables import format_to_write, writing
 
 PART, LETTERS = 10_000, 1 << 24

@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from iknow.errors import InputError, MissingExtraError
+from iknow.errors import InputError
 from iknow.models.adapt import is_torch_module
 from iknow.tables import Table
+from iknow.tables.table import make_frame
 
 TREES = ("xgboost", "lightgbm")
 """Packages whose models take categories, but no text."""
@@ -37,15 +38,11 @@ def in_form(table: Table, model: Any) -> Table:
     first = _first_step(inner)
     if features is None or (not is_frame and not _chooses_columns(inner)):
         return table
-    try:
-        from iknow.tables import pandas
-    except ImportError as error:
-        raise MissingExtraError("a model that takes columns by name", "pandas") from error
     if not is_frame:
         if table.feature_names is None or features.ndim != 2:
             return table
         columns = dict(zip(table.feature_names, features.T, strict=True))
-        return replace(table, features=pandas.make_frame(columns))
+        return replace(table, features=make_frame(columns))
     if hasattr(first, "build_analyzer"):  # of texts
         if features.shape[1] != 1:
             raise InputError(
@@ -53,7 +50,12 @@ def in_form(table: Table, model: Any) -> Table:
                 f"{features.shape[1]} columns: choose one with --features"
             )
         return replace(table, features=features.iloc[:, 0].fillna(""), feature_names=None)
-    return replace(table, features=pandas.as_categories(features)) if _by_category(inner) else table
+    if not _by_category(inner):
+        return table
+    from pandas.api.types import is_string_dtype
+
+    text = [name for name in features.columns if is_string_dtype(features[name].dtype)]
+    return replace(table, features=features.astype(dict.fromkeys(text, "category")))
 
 
 def _by_category(model: Any) -> bool:

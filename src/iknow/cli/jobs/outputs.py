@@ -11,8 +11,8 @@ from pathlib import Path
 from iknow.cli.jobs.source import Source
 from iknow.cli.model_files import files_of
 from iknow.errors import InputError
-from iknow.storage.atomic import is_stream, write_bytes
-from iknow.tables.streams import STDIN
+from iknow.storage.files import is_stream, write_bytes
+from iknow.tables.reading import STDIN
 
 
 def check_output(output: Path, reads: Sequence[Path] = ()) -> None:

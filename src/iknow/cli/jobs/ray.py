@@ -1,6 +1,6 @@
 """Assessing by Ray: a Parquet file, or a folder of them, on all cores of a cluster.
 
-The actors of `iknow.integrations.ray` read pieces of the files themselves, in the same parts as
+The actors of `iknow.integrations.ray` read row groups of the files themselves, in the same parts as
 `assess_here`, and send back what each part comes to, or the error that stopped it. So the answers,
 their order and the first error are the same.
 """
@@ -22,18 +22,57 @@ from iknow.classifier.estimator import EpistemicClassifier
 from iknow.cli.jobs.assess import Said, Setup, assess_parts
 from iknow.cli.jobs.forms import takes_text
 from iknow.cli.jobs.source import Source
+from iknow.core.text import names as quoted
 from iknow.errors import ClusterError, InputError, MissingExtraError
-from iknow.tables.table import Roles
+from iknow.tables.table import Roles, Table, decoding, existing
 
 try:
+    import pyarrow.parquet as pq
     import ray
     import ray.data
 
     from iknow.integrations.ray import assess
     from iknow.search.ray import join
-    from iknow.tables.pyarrow.pieces import Piece, find_pieces, reading_piece
+    from iknow.tables.columns import open_parquet, read_parts
 except ImportError as error:
     raise MissingExtraError("assessing with --ray", "ray") from error
+
+
+MOST_BLOCKS = 1_000
+"""Into how many pieces of work the row groups are cut, at most."""
+RowGroup = tuple[Path, int]
+
+
+def find_groups(source: Path) -> list[RowGroup]:
+    """The row groups of a Parquet file, or of all in a folder by the order of their names."""
+    files = [existing(source)] if not source.is_dir() else sorted(source.glob("*.parquet"))
+    if not files:
+        raise InputError(f"{source} holds no file ending in .parquet")
+    groups, first = list[RowGroup](), None
+    for path in files:
+        with decoding(path):
+            meta = pq.read_metadata(existing(path))
+            names = meta.schema.to_arrow_schema().names
+        first = names if first is None else first
+        if names != first:
+            raise InputError(
+                f"all files of {source} must have the same columns in the same order: {path.name} "
+                f"has {quoted(names)}, and {files[0].name} has {quoted(first)}"
+            )
+        groups += [(path, i) for i in range(meta.num_row_groups) if meta.row_group(i).num_rows]
+    if not groups:
+        raise InputError(f"{source} is empty: it has columns but no rows")
+    return groups
+
+
+@contextmanager
+def reading_group(group: RowGroup, roles: Roles, *, mixed: bool) -> Iterator[Iterator[Table]]:
+    """The samples of a row group, part by part. mixed: whether text may be a feature."""
+    path, number = group
+    with path.open("rb") as file:
+        yield read_parts(
+            open_parquet(file, path, [number]), path, roles, labelled=True, mixed=mixed
+        )
 
 
 @dataclass(frozen=True)
@@ -47,10 +86,10 @@ class RayPool:
         self, setup: Setup, classifier: EpistemicClassifier, data: Source, written: bool
     ) -> Iterator[Iterator[Said]]:
         _check(data)
-        pieces, mixed = find_pieces(data.path), takes_text(classifier.model)
-        with reading_piece(pieces[0], data.roles, mixed=mixed) as parts:
+        groups, mixed = find_groups(data.path), takes_text(classifier.model)
+        with reading_group(groups[0], data.roles, mixed=mixed) as parts:
             next(parts)  # a missing column is found before Ray starts
-        work = Work(setup, pieces, data.roles, mixed, written, Path.cwd())
+        work = Work(setup, groups, data.roles, mixed, written, Path.cwd())
         ours = not ray.is_initialized()
         try:
             join(self.address)
@@ -66,7 +105,7 @@ class Work:
     """What the actors need to know. here: the folder that relative names start from."""
 
     setup: Setup
-    pieces: list[Piece]
+    groups: list[RowGroup]
     roles: Roles
     mixed: bool
     written: bool
@@ -79,15 +118,15 @@ class Work:
     def answer(
         self, classifier: EpistemicClassifier, batch: dict[str, Any]
     ) -> Generator[dict[str, Any]]:
-        """What each part of a piece comes to, or an error, pickled in a row each."""
-        piece = self.pieces[int(batch["item"][0])]
+        """What each part of some row groups comes to, or an error, pickled in a row each."""
         try:
-            with (
-                reading_piece(piece, self.roles, mixed=self.mixed) as parts,
-                closing(assess_parts(classifier, parts, written=self.written)) as assessed,
-            ):
-                for said in assessed:
-                    yield _row(said)
+            for item in batch["item"].tolist():
+                with (
+                    reading_group(self.groups[item], self.roles, mixed=self.mixed) as parts,
+                    closing(assess_parts(classifier, parts, written=self.written)) as assessed,
+                ):
+                    for said in assessed:
+                        yield _row(said)
         except Exception as error:
             yield _row(error)
 
@@ -102,16 +141,16 @@ def _row(found: Said | Exception) -> dict[str, Any]:
 
 
 def _spread(work: Work) -> Generator[Said]:
-    """What the actors say, in the order of the pieces."""
+    """What the actors say, in the order of the row groups."""
     logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # errors are ours to tell
     ray.data.DataContext.get_current().enable_progress_bars = False
-    numbers = range(len(work.pieces))
+    numbers = range(len(work.groups))
     said = assess(
-        ray.data.from_items(list(numbers), override_num_blocks=len(numbers)),
+        ray.data.from_items(list(numbers), override_num_blocks=min(len(numbers), MOST_BLOCKS)),
         work.load,
         answer=work.answer,
         batch_format="numpy",
-        batch_size=1,
+        batch_size=None,
         num_gpus=int((work.setup.device or "").startswith("cuda")),
     )
     try:

@@ -112,7 +112,8 @@ def _find_axes(model: TorchModel, layers: Sequence[str], tensors: Fields) -> dic
     """For each layer, whether its last axis holds the features, seen in an ordinary pass."""
     model._ask(tensors.copy(), layers)  # it raises what is wrong with a layer
     found = model._run(tensors.copy(), layers, model._locate(layers))
-    mask, last = find_mask(tensors.arrays), dict.fromkeys(layers, True)
+    arrays, last = tensors.arrays, dict.fromkeys(layers, True)
+    mask = find_mask(arrays[MASK]) if MASK in arrays else None
     for layer, read in found.layers.items():
         shape, way = read.values.shape, model.pooling.of(layer)
         last[layer] = read.features_last

@@ -19,7 +19,7 @@ from iknow.core.text import shown
 from iknow.errors import AuditError, MissingExtraError
 from iknow.serve.audit.chain import Chain, Entry
 from iknow.serve.audit.ledger import Page
-from iknow.serve.audit.record import Answer, Record
+from iknow.serve.audit.record import Answer, Event, Record
 from iknow.serve.audit.retention import Retention
 
 SCHEMES = ("postgresql://", "postgres://")
@@ -31,6 +31,7 @@ class Journal(Protocol):
     name: str
     """The file or the database, without its password."""
     chain: Chain
+    retention: Retention | None
 
     def __enter__(self) -> Self: ...
 
@@ -60,6 +61,9 @@ class Journal(Protocol):
 
     def records(self, after: int = 0) -> Iterator[tuple[int, Record]]:
         """All records with their numbers, in order, from the one that follows number `after`."""
+
+    def events(self) -> Iterator[Event]:
+        """All events, in order."""
 
     def page(self, after: int = 0) -> Page:
         """The rows that follow number `after` as they are stored, for those who verify."""

@@ -160,6 +160,15 @@ class Ledger:
         )
         return (found[0][0], found[0][1]) if found else None
 
+    def events(self, after: int) -> list[tuple[int, bytes]]:
+        """The numbers and bodies of some events that follow number `after`."""
+        found = self._execute(
+            "SELECT seq, body FROM iknow_audit_records WHERE seq > ? AND kind = 'event' "
+            "ORDER BY seq LIMIT ?",
+            (after, PAGE_ROWS),
+        )
+        return [(seq, body) for seq, body in found]
+
     def before(self, time: str) -> int:
         """The last number before the first record of this time or later; else that of the head."""
         found = self._execute("SELECT min(seq) FROM iknow_audit_records WHERE time >= ?", (time,))

@@ -105,6 +105,18 @@ class StoredJournal(ABC):
                 yield row.seq, decode(row.body, row.input)
             after = rows[-1].seq
 
+    def events(self) -> Iterator[Event]:
+        self._check_open()
+        after = 0
+        while found := self._events(after):
+            records = [decode(body) for _, body in found]
+            yield from (each for each in records if isinstance(each, Event))
+            after = found[-1][0]
+
+    def _events(self, after: int) -> list[tuple[int, bytes]]:
+        with self._reading:
+            return self._read(lambda ledger: ledger.events(after))
+
     def page(self, after: int = 0) -> Page:
         self._check_open()
         with self._reading:

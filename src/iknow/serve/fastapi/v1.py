@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -159,7 +160,7 @@ async def reset_alarm(request: Request, name: str) -> Response:
     """Start the drift alarm of a model anew, after its cause was found."""
     admit(request, "admin")
     desk = find_desk(service_of(request), name)
-    desk.reset()
+    await asyncio.to_thread(desk.monitors.reset)
     return respond(desk.reports()[0])
 
 

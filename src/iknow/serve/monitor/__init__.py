@@ -2,6 +2,7 @@
 
 from iknow.serve.monitor.accuracy import AccuracyMonitor, AccuracyReport
 from iknow.serve.monitor.alarm import DriftAlarm
+from iknow.serve.monitor.kept import Monitors
 from iknow.serve.monitor.report import Alarm, Detector, DriftReport
 from iknow.serve.monitor.scores import watch_scores, watched_layers
 
@@ -12,6 +13,7 @@ __all__ = [
     "Detector",
     "DriftAlarm",
     "DriftReport",
+    "Monitors",
     "watch_scores",
     "watched_layers",
 ]

@@ -262,6 +262,18 @@ class AccuracyMonitor:
             raise InputError("the counts in the state of a monitor do not fit each other")
         return monitor
 
+    def resume(self, record: Mapping[str, Any]) -> AccuracyMonitor:
+        """Return a monitor that goes on where another one, about the same model, was saved.
+
+        It rings at this one's `rate` from now on.
+
+        Raises:
+            InputError: The state is damaged.
+        """
+        found = AccuracyMonitor.from_dict(record)
+        found.rate = self.rate
+        return found
+
 
 def _factors(allowed: float) -> Floats:
     """What each bet wins on a right answer and on a wrong one, of shape (2, n_bets)."""

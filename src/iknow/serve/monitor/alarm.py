@@ -325,6 +325,21 @@ class DriftAlarm:
         alarm._rang = _check_rang(found["rang"], alarm._rang_at)
         return alarm
 
+    def resume(self, record: Mapping[str, Any]) -> DriftAlarm:
+        """Return an alarm that goes on where another one, about the same model, was saved.
+
+        Classes may have come since. It rings at this one's `rate` from now on.
+
+        Raises:
+            InputError: The state is damaged, or about other classes or layers.
+        """
+        found = DriftAlarm.from_dict(record)
+        known, now = found._watching, self._watching
+        if known.layers != now.layers or known.classes != now.classes[: len(known.classes)]:
+            raise InputError("the state of the drift alarm is about other classes or layers")
+        found.rate, found._thresholds = self.rate, known.thresholds(self.rate)
+        return found
+
 
 def _check_rang(rang: Any, rang_at: Ints) -> list[tuple[int, float]]:
     """The pools that rang, each once, and their evidence, in order."""

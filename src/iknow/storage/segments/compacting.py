@@ -17,9 +17,9 @@ from iknow.core.rule import Rule
 from iknow.errors import BundleError
 from iknow.storage.bundle import as_path, encode_bundle, read_bundle, replace_bundle
 from iknow.storage.change import Change
+from iknow.storage.files import locked
 from iknow.storage.saved_settings import read_settings
 from iknow.storage.segments.folding import fold_changes
-from iknow.storage.segments.locking import locked
 from iknow.version import __version__
 
 
@@ -38,7 +38,7 @@ def compact_bundle(path: str | os.PathLike[str]) -> str:
         OSError: The new file could not be written; the old one is as it was.
     """
     source = as_path(path)
-    with locked(source) as descriptor:
+    with locked(source, in_place=True) as descriptor:
         if descriptor is None:
             raise BundleError(f"{source} is not a bundle: the file does not exist")
         return rewrite_bundle(source)

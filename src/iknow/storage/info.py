@@ -12,8 +12,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+from iknow.cards import COLORS, LINE, card, heading, paragraphs, table, text
+from iknow.core.assertion import Assertion
 from iknow.core.quorum import Quorum
 from iknow.core.text import name as short
+from iknow.core.text import names
 from iknow.models.adapt import OPTIONS
 from iknow.selection import Selection
 from iknow.storage.bundle import Bundle, read_bundle
@@ -24,6 +27,7 @@ from iknow.storage.segments.folding import Folding
 
 IN_LAYERS = ("levels", "neighborhoods", "left_out")
 """Parts of a selection that are large, or that the layers tell."""
+CLASSES_SHOWN = 10
 
 
 @dataclass(frozen=True)
@@ -139,14 +143,23 @@ class BundleInfo:
         return record
 
     def __str__(self) -> str:
-        from iknow.storage.about_text import to_text  # words and markup are for people alone
-
-        return to_text(self)
+        lines = [self.title, *self.note.splitlines(), ""]
+        lines += [f"{title:<10}{value}" for title, value in list_facts(self).items()]
+        lines += [f"{'layer':<10}{short(each.name)}: {_in_words(each)}" for each in self.layers]
+        return "\n".join([*lines, "", *map(short_line, self.promises)])
 
     def _repr_html_(self) -> str:
-        from iknow.storage.about_text import to_html
-
-        return to_html(self)
+        certified = self.selection is not None and self.selection.is_certified
+        facts = [(text(title), text(value)) for title, value in list_facts(self).items()]
+        layers = [(text(each.name), text(each.metric), text(rule_of(each))) for each in self.layers]
+        return card(
+            heading(self.title, "a bundle of iknow"),
+            paragraphs(self.note.splitlines()),
+            table((), facts, margin="12px 0 0"),
+            table(("layer", "metric", "rule"), layers, margin="4px 0 0"),
+            paragraphs(map(short_line, self.promises)),
+            color=COLORS[Assertion.IK] if certified else LINE,  # green
+        )
 
 
 def describe_bundle(path: str | os.PathLike[str]) -> BundleInfo:
@@ -161,7 +174,7 @@ def describe_bundle(path: str | os.PathLike[str]) -> BundleInfo:
     Examples:
         >>> ec = EpistemicClassifier(FrozenEstimator(trained)).fit(X_train, y_train)
         >>> ec.tune(X_val, y_val).save("iris.iknow", name="irises", note="A first try.")
-        >>> from iknow.storage.about import describe_bundle
+        >>> from iknow.storage.info import describe_bundle
         >>> describe_bundle("iris.iknow").name, describe_bundle("iris.iknow").model
         ('irises', 'LogisticRegression')
     """
@@ -229,3 +242,65 @@ def name_metric(record: Mapping[str, Any]) -> str:
         return "Euclidean"
     given = ", ".join(f"{name}={value!r}" for name, value in others.items())
     return short(f"{record['metric']}({given})" if given else record["metric"])
+
+
+def list_facts(info: BundleInfo) -> dict[str, str]:
+    """What a bundle is made of, as short texts by their headings."""
+    samples = f"{info.n_samples:,} of training"
+    if info.selection is not None:
+        samples += f", {info.selection.n_samples:,} of validation"
+    version = {} if info.version is None else {"version": info.version}
+    found = version | {
+        "made": short(f"{info.created} by iknow {info.iknow}, format {info.format}"),
+        "model": f"{info.model}, {_where_model_is(info)}",
+        "samples": samples,
+        "classes": _list_classes(info),
+    }
+    if info.inputs:
+        shapes = (" × ".join(map(str, shape)) or "one value" for shape in info.inputs.values())
+        pairs = zip(info.inputs, shapes, strict=True)
+        found["inputs"] = short(", ".join(f"{name}: {shape}" for name, shape in pairs))
+    if info.feature_names:
+        found["features"] = short(names(info.feature_names))
+    if info.changes:
+        found["changes"] = _count_changes(info)
+    if info.n_torn:
+        found["torn"] = f"{info.n_torn:,} bytes that an interrupted writer left: not read"
+    given = [f"{option}={value!r}" for option, value in info.reading.items() if value is not None]
+    given += [f"{option}=..., a function: pass it to load" for option in info.needs]
+    return found | ({"read with": short(", ".join(given))} if given else {})
+
+
+def _count_changes(info: BundleInfo) -> str:
+    folded = len(info.changes) - info.n_segments
+    parts = [f"{folded:,} folded in"] * bool(folded)
+    parts += [f"{info.n_segments:,} appended"] * bool(info.n_segments)
+    return f"{' and '.join(parts)}, the last at {info.changes[-1].when}"
+
+
+def _where_model_is(info: BundleInfo) -> str:
+    if info.exported is None:
+        return "not in the bundle"
+    return f"in the bundle as ONNX, compared on {info.exported['samples']:,} samples"
+
+
+def short_line(sentence: str) -> str:
+    """A sentence that may quote names from outside, ready to show."""
+    return short(sentence, 1_000)
+
+
+def _list_classes(info: BundleInfo) -> str:
+    pairs = list(zip(info.classes, info.per_class, strict=True))[:CLASSES_SHOWN]
+    shown = [f"{short(label, 40)} ({count:,})" for label, count in pairs]
+    n = len(info.classes)
+    return ", ".join(shown) + (f", … ({n:,} in all)" if n > CLASSES_SHOWN else "")
+
+
+def _in_words(layer: LayerInfo) -> str:
+    return f"{layer.n_features:,} features, {layer.metric}, {rule_of(layer)}"
+
+
+def rule_of(layer: LayerInfo) -> str:
+    if layer.left_out is not None:
+        return "left out"
+    return "not tuned" if layer.rule is None else short(layer.rule)

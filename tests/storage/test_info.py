@@ -27,9 +27,9 @@ from iknow import Ball, EpistemicClassifier, as_model
 from iknow.errors import BundleError, InputError
 from iknow.metrics import Minkowski, Weighted
 from iknow.models import PrecomputedModel
-from iknow.storage.about import describe_bundle
 from iknow.storage.about_record import check_name, check_note, name_model
 from iknow.storage.archive import Entry, lay_out
+from iknow.storage.info import describe_bundle
 from iknow.storage.manifest import read_manifest, write_manifest
 from iknow.storage.segments.marks import first_marks, room_at
 from iknow.version import __version__

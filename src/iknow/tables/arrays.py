@@ -19,10 +19,11 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from iknow.core.arrays import Floats, Labels
+from iknow.core.arrays import Labels
 from iknow.core.text import names as quoted
 from iknow.errors import InputError
 from iknow.tables.table import (
+    PART,
     Roles,
     Table,
     as_features,
@@ -30,12 +31,11 @@ from iknow.tables.table import (
     check_fits,
     check_rows,
     decoding,
+    rows_at_once,
 )
 
 LAYER_PREFIX = "layer:"
 HEAD_BYTES = 12 + 10_000  # numpy refuses longer heads of arrays, but only after reading them
-PART = 1 << 24  # bytes of an array that make up a part
-MOST_ROWS = 1 << 16
 
 
 def read_npy(file: IO[bytes], path: Path, roles: Roles, *, whole: bool) -> Iterator[Table]:
@@ -44,10 +44,10 @@ def read_npy(file: IO[bytes], path: Path, roles: Roles, *, whole: bool) -> Itera
         named = next(name for name in (roles.label, roles.id, "columns") if name is not None)
         raise InputError(f"{path} holds one array, without {named!r}: give a file of labels")
     with decoding(path):
-        head = read_head(file, "the array")
+        head = Head.read(file, "the array")
         at_once = whole or head.by_column or not head.shape
-        step = head.n_rows if at_once else min(head.n_rows, head.rows_at_once)
-        head.check(step, path, _size_of(file))
+        step = head.n_rows if at_once else rows_at_once(head.row_values, 2 * PART)
+        head.check(min(step, head.n_rows), path, _size_of(file))
         file.seek(head.start)
     for start in range(0, max(1, head.n_rows), max(1, step)):
         with decoding(path):
@@ -58,7 +58,7 @@ def read_npy(file: IO[bytes], path: Path, roles: Roles, *, whole: bool) -> Itera
 def read_npy_labels(file: IO[bytes], path: Path) -> Labels:
     """Labels of shape (n,) from a file with one array."""
     with decoding(path):
-        head = read_head(file, "the array")
+        head = Head.read(file, "the array")
         head.check(head.n_rows, path, _size_of(file))
         file.seek(head.start)
         return as_labels(head.take(file, head.n_rows), str(path))
@@ -66,33 +66,31 @@ def read_npy_labels(file: IO[bytes], path: Path) -> Labels:
 
 def read_npz(file: IO[bytes], path: Path, roles: Roles, *, labelled: bool) -> Table:
     """Features `X`, or precomputed `scores` and one array `layer:NAME` for each layer."""
-    with Archive(file, path) as archive:
+    with _Archive(file, path) as archive:
         names = archive.files
+        its = f"its arrays are {quoted(names)}"
         if ("X" in names) == ("scores" in names):
             raise InputError(
                 f"{path} must hold either X, or scores and an array layer:NAME for each layer; "
-                f"its arrays are {quoted(names)}"
+                f"{its}"
             )
         samples = "X" if "X" in names else "scores"
         for asked in (roles.label, roles.id):
             if asked is not None and asked not in names:
-                raise InputError(f"{path} has no array {asked!r}; its arrays are {quoted(names)}")
-        label = roles.label or "y"
-        aside = [label] if labelled and label in names else []
-        aside += [] if roles.id is None else [roles.id]
+                raise InputError(f"{path} has no array {asked!r}; {its}")
         layers = [each for each in names if each.startswith(LAYER_PREFIX) and samples == "scores"]
         if samples == "scores" and not layers:
             raise InputError(
                 f"{path} holds scores but no layer: expected an array layer:NAME for each layer; "
-                f"its arrays are {quoted(names)}"
+                f"{its}"
             )
+        label = roles.label or "y"
+        aside = [label] if labelled and label in names else []
+        aside += [] if roles.id is None else [roles.id]
         arrays = {each: archive.array(each) for each in (samples, *layers, *aside)}
-        rows = {f"{each} in {path}": len(np.atleast_1d(a)) for each, a in arrays.items()}
-        check_rows(rows)
-        if samples == "scores":
-            table = _as_outputs(arrays, _read_classes(archive, arrays[samples], path), path)
-        else:
-            table = _as_inputs(archive, arrays[samples], path, roles)
+        check_rows({f"{each} in {path}": len(np.atleast_1d(a)) for each, a in arrays.items()})
+        make = _as_inputs if samples == "X" else _as_outputs
+        table = make(archive, arrays, path, roles)
         if label in aside:
             table = replace(table, labels=as_labels(arrays[label], f"{label} in {path}"))
         if roles.id is not None:
@@ -100,8 +98,10 @@ def read_npz(file: IO[bytes], path: Path, roles: Roles, *, labelled: bool) -> Ta
         return table
 
 
-def _as_inputs(archive: Archive, samples: NDArray[Any], path: Path, roles: Roles) -> Table:
-    names: tuple[str, ...] | None = None
+def _as_inputs(
+    archive: _Archive, arrays: Mapping[str, NDArray[Any]], path: Path, roles: Roles
+) -> Table:
+    samples, names = arrays["X"], None
     if "feature_names" in archive.files:
         found = archive.array("feature_names")
         if samples.ndim != 2 or found.shape != samples.shape[1:]:
@@ -119,29 +119,29 @@ def _as_inputs(archive: Archive, samples: NDArray[Any], path: Path, roles: Roles
     return Table(features[:, [names.index(name) for name in chosen]], feature_names=chosen)
 
 
-def _read_classes(archive: Archive, scores: NDArray[Any], path: Path) -> Labels | None:
-    if scores.ndim != 2:
+def _as_outputs(
+    archive: _Archive, arrays: Mapping[str, NDArray[Any]], path: Path, roles: Roles
+) -> Table:
+    if arrays["scores"].ndim != 2:
         raise InputError(
-            f"scores in {path} must have shape (n_samples, n_classes); got {scores.shape}"
+            f"scores in {path} must have shape (n_samples, n_classes); got {arrays['scores'].shape}"
         )
-    if "classes" not in archive.files:
-        return None
-    classes = as_labels(archive.array("classes"), f"classes in {path}")
-    if (n_columns := scores.shape[1]) != len(classes):
-        raise InputError(
-            f"classes in {path} names {len(classes)} classes, but scores has {n_columns} columns"
-        )
-    return classes
-
-
-def _as_outputs(arrays: Mapping[str, NDArray[Any]], classes: Labels | None, path: Path) -> Table:
-    activations: dict[str, Floats] = {
-        name.removeprefix(LAYER_PREFIX): as_features(values, f"{name} in {path}")
+    classes = None
+    if "classes" in archive.files:
+        classes = as_labels(archive.array("classes"), f"classes in {path}")
+        if (n_columns := arrays["scores"].shape[1]) != len(classes):
+            raise InputError(
+                f"classes in {path} names {len(classes)} classes, but scores has {n_columns} "
+                "columns"
+            )
+    found = {
+        name: as_features(values, f"{name} in {path}")
         for name, values in arrays.items()
-        if name.startswith(LAYER_PREFIX)
+        if name == "scores" or name.startswith(LAYER_PREFIX)
     }
-    scores = as_features(arrays["scores"], f"scores in {path}")
-    return Table(features=None, scores=scores, activations=activations, classes=classes)
+    scores = found.pop("scores")
+    layers = {name.removeprefix(LAYER_PREFIX): values for name, values in found.items()}
+    return Table(features=None, scores=scores, activations=layers, classes=classes)
 
 
 def _as_ids(values: NDArray[Any]) -> NDArray[Any]:
@@ -153,16 +153,7 @@ def _as_ids(values: NDArray[Any]) -> NDArray[Any]:
     return values
 
 
-def write_npz(columns: Mapping[str, NDArray[Any]], file: IO[bytes]) -> None:
-    """Write arrays under their names."""
-    # np.savez takes the names as keywords, and so cannot write one called "file".
-    with zipfile.ZipFile(file, "w") as archive:
-        for name, column in columns.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                npy.write_array(member, column, allow_pickle=False)
-
-
-class Archive(zipfile.ZipFile):
+class _Archive(zipfile.ZipFile):
     """The arrays of an .npz file, by name. files: their names."""
 
     def __init__(self, file: IO[bytes], path: Path) -> None:
@@ -180,7 +171,7 @@ class Archive(zipfile.ZipFile):
         member = self.members[name]
         with decoding(self.path):
             with self.open(member) as file:
-                head = read_head(file, f"array {name!r}")
+                head = Head.read(file, f"array {name!r}")
             head.check(head.n_rows, self.path, member.file_size)
             with self.open(member) as file:
                 file.read(head.start)
@@ -198,6 +189,24 @@ class Head(NamedTuple):
     kind: np.dtype[Any]
     start: int
 
+    @classmethod
+    def read(cls, file: IO[bytes], what: str) -> Head:
+        """The head of an .npy file, if its array holds plain values."""
+        head = io.BytesIO(file.read(HEAD_BYTES))
+        old = npy.read_magic(head) == (1, 0)
+        read_header = npy.read_array_header_1_0 if old else npy.read_array_header_2_0
+        shape, by_column, kind = read_header(head)
+        if kind.hasobject:
+            raise ValueError(
+                f"{what} holds pickled Python objects, which could execute code; save it as "
+                "numbers or, with .astype(str), as text"
+            )
+        if kind.itemsize == 0 or min(shape, default=0) < 0:
+            raise ValueError(
+                f"{what} holds values without a size, of type {kind} and shape {shape}"
+            )
+        return cls(what, shape, by_column, kind, head.tell())
+
     @property
     def n_rows(self) -> int:
         return self.shape[0] if self.shape else 1
@@ -205,11 +214,6 @@ class Head(NamedTuple):
     @property
     def row_values(self) -> int:
         return math.prod(self.shape[1:])
-
-    @property
-    def rows_at_once(self) -> int:
-        """How many rows make up a part."""
-        return max(1, min(MOST_ROWS, PART // max(1, 8 * self.row_values)))
 
     def check(self, n_rows: int, path: Path, size: int | None) -> None:
         """Refuse rows that do not fit into memory, or an array larger than its file."""
@@ -229,22 +233,6 @@ class Head(NamedTuple):
         shape = (n_rows, *self.shape[1:]) if self.shape else ()
         values = np.frombuffer(content, dtype=self.kind)
         return values.reshape(shape, order="F" if self.by_column else "C")
-
-
-def read_head(file: IO[bytes], what: str) -> Head:
-    """The head of an .npy file, if its array holds plain values."""
-    head = io.BytesIO(file.read(HEAD_BYTES))
-    old = npy.read_magic(head) == (1, 0)
-    read_header = npy.read_array_header_1_0 if old else npy.read_array_header_2_0
-    shape, by_column, kind = read_header(head)
-    if kind.hasobject:
-        raise ValueError(
-            f"{what} holds pickled Python objects, which could execute code; save it as "
-            "numbers or, with .astype(str), as text"
-        )
-    if kind.itemsize == 0 or min(shape, default=0) < 0:
-        raise ValueError(f"{what} holds values without a size, of type {kind} and shape {shape}")
-    return Head(what, shape, by_column, kind, head.tell())
 
 
 def _size_of(file: IO[bytes]) -> int | None:

@@ -10,8 +10,8 @@ import threading
 import pytest
 
 from iknow.errors import InputError
-from iknow.storage import atomic as writing
-from iknow.storage.atomic import replacing, write_bytes
+from iknow.storage import files as writing
+from iknow.storage.files import replacing, write_bytes
 
 as_root = pytest.mark.skipif(
     not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root may do this"
@@ -162,7 +162,7 @@ def test_dev_null_takes_everything():
 
 WRITE_TO_DESCRIPTORS = """
 from pathlib import Path
-from iknow.storage.atomic import write_bytes
+from iknow.storage.files import write_bytes
 
 print("first")
 for name in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "/dev/../dev/stdout"):
@@ -257,7 +257,7 @@ def test_a_writer_at_work_keeps_its_file_while_another_writes_the_same(tmp_path)
 
 def test_a_sibling_removed_before_it_was_locked_is_made_anew(tmp_path, monkeypatch):
     """Another writer may see the file in the moment between its making and its locking."""
-    lock = writing._lock
+    lock = writing.lock
     n_locks = []
 
     def lock_too_late(descriptor, *, wait):
@@ -267,7 +267,7 @@ def test_a_sibling_removed_before_it_was_locked_is_made_anew(tmp_path, monkeypat
                 sibling.unlink()
         return lock(descriptor, wait=wait)
 
-    monkeypatch.setattr(writing, "_lock", lock_too_late)
+    monkeypatch.setattr(writing, "lock", lock_too_late)
     write_bytes(tmp_path / "a", b"new")
     assert n_locks == [True, True]
     assert (tmp_path / "a").read_bytes() == b"new"

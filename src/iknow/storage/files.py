@@ -1,11 +1,16 @@
-"""Writing a file in one step: readers see the old file or the new one, never a part.
+"""Writing a file in one step, and the lock of a file: all of it, or nothing; one writer at a time.
 
-The content goes to a temporary sibling, which replaces the file once it is on disk. A killed
-process leaves its sibling behind, and the next writer of the same file removes it. It spares those
-of running writers: each writer locks its own, and the system releases the lock when it ends.
+**In one step**: the content goes to a temporary sibling, which replaces the file once it is on
+disk. Readers see the old file or the new one, never a part. A killed process leaves its sibling
+behind, and the next writer of the same file removes it. It spares those of running writers: each
+writer locks its own. Devices such as /dev/null, pipes, and open descriptors such as /dev/stdout are
+not replaced: the content is written into them once it is complete.
 
-Devices such as /dev/null, pipes, and open descriptors such as /dev/stdout are not replaced: the
-content is written into them once it is complete.
+**The lock** is on the file itself, for all processes, and the system releases it when its holder
+ends, however it ends. Readers never wait. A writer may put another file in the place of the locked
+one, so whoever waited checks that it is still the same file, and else waits for the new one. A
+lock belongs to a file, not to its name: a file with two names would be written by the one and
+replaced by the other, so whoever changes it in place asks for a file with one name.
 """
 
 from __future__ import annotations
@@ -18,17 +23,21 @@ import shutil
 import stat
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from iknow.errors import InputError
+from iknow.errors import BundleError, InputError
 
 HELD_IN_MEMORY = 1 << 26
 """Bytes for a stream to collect in memory; more go to a temporary file."""
 LONGEST_NAME = 200
 """Bytes of a file's name that its sibling repeats: most systems allow 255 in total."""
+PATIENCE = 120.0
+"""Seconds to wait for another writer, which may compact a large bundle."""
+PAUSE = 0.01
 DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/(\d{1,9})")
 DESCRIPTORS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 REFUSED = {stat.S_IFDIR: "a folder", stat.S_IFBLK: "a block device", stat.S_IFSOCK: "a socket"}
@@ -85,6 +94,83 @@ def is_stream(path: Path) -> bool:
     except (OSError, ValueError):
         return False
     return stat.S_ISCHR(mode) or stat.S_ISFIFO(mode)
+
+
+@contextmanager
+def locked(path: Path, *, in_place: bool = False) -> Iterator[int | None]:
+    """Hold the lock of a file; gives a descriptor to write with, None if there is no file.
+
+    in_place: whether the file is to be changed where it lies, and so may have only one name.
+
+    Raises:
+        BundleError: Another process has held the lock for too long, or the file has two names.
+    """
+    descriptor = _acquire(path)
+    try:
+        if in_place and descriptor is not None and (n := os.fstat(descriptor).st_nlink) > 1:
+            raise BundleError(
+                f"{path} has {n} names (hard links), and a change by one of them could be lost by "
+                "the other: remove the others, or change a copy"
+            )
+        yield descriptor
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def lock(descriptor: int, *, wait: bool) -> bool | None:
+    """Lock an open file; False if another process holds the lock, None if the system has none."""
+    try:
+        import fcntl
+    except ImportError:  # Windows: its writers exclude each other only by what they find changed
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return None
+    return True
+
+
+def _acquire(path: Path) -> int | None:
+    until = time.monotonic() + PATIENCE
+    while (descriptor := _open_to_lock(path)) is not None:
+        try:
+            if lock(descriptor, wait=False) is not False:
+                if _is_at(descriptor, path):
+                    return descriptor
+            elif time.monotonic() > until:
+                raise BundleError(
+                    f"{path} is being changed by another process for {PATIENCE:g} s: try again"
+                )
+            else:
+                time.sleep(PAUSE)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+    return None
+
+
+def _open_to_lock(path: Path) -> int | None:
+    flags = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
+    for access in (os.O_RDWR, os.O_RDONLY):  # who may not write can still replace the file
+        try:
+            return os.open(path, access | flags)
+        except (PermissionError, IsADirectoryError):
+            continue
+        except (OSError, ValueError):
+            return None
+    return None
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Whether a path still leads to an open file."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 @contextmanager
@@ -155,11 +241,10 @@ def _create_sibling(target: Path, mode: int) -> tuple[int, Path]:
     while True:
         sibling = target.with_name(f"{_stem(target)}{secrets.token_hex(8)}.tmp")
         descriptor = os.open(sibling, flags, mode)
-        _lock(descriptor, wait=True)
+        lock(descriptor, wait=True)
         # Until it was locked, another process may have removed it as abandoned.
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(descriptor), os.stat(sibling)):
-                return descriptor, sibling
+        if _is_at(descriptor, sibling):
+            return descriptor, sibling
         os.close(descriptor)
 
 
@@ -170,23 +255,10 @@ def _remove_abandoned(target: Path) -> None:
         with suppress(OSError):
             found = os.open(target.parent / sibling, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
             try:
-                if stat.S_ISREG(os.fstat(found).st_mode) and _lock(found, wait=False):
+                if stat.S_ISREG(os.fstat(found).st_mode) and lock(found, wait=False):
                     os.unlink(target.parent / sibling)
             finally:
                 os.close(found)
-
-
-def _lock(descriptor: int, *, wait: bool) -> bool:
-    """Lock an open file; False if another process holds the lock or the system has no locks."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
 
 
 def _keep_owner_and_mode(descriptor: int, existing: os.stat_result) -> None:

@@ -1,4 +1,4 @@
-"""Perturbations: the noise that was asked for, and nothing else."""
+"""The noise that was asked for, and nothing else."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from iknow.evaluation.perturbations import add_gaussian, add_uniform
+from reproduction.noise import add_gaussian, add_uniform
 
 KINDS = [add_gaussian, add_uniform]
 

@@ -1,0 +1,256 @@
+"""The schema: what requests and replies of the service hold, for server, client and OpenAPI alike.
+
+A request may hold nothing but its fields, and a number is no text and no flag. A reply may grow:
+a client leaves out what a newer service tells besides.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from iknow.errors import IknowError
+
+JSON = "application/json"
+NPY = "application/x-npy"
+BYTES = "application/octet-stream"
+Label = str | int | float | bool
+Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+"""The number of a sample, or the position of a row in its request."""
+
+
+class Refusal(IknowError):  # noqa: N818 - it is an answer too
+    """A request that is not answered, and why.
+
+    Args:
+        status: The HTTP status.
+        message: What was expected, what came, and what to do.
+        retry_after: Seconds after which the same request may succeed; None if it never will.
+
+    Examples:
+        >>> Refusal(404, "there is no model 'x'").status
+        404
+    """
+
+    def __init__(self, status: int, message: str, retry_after: int | None = None) -> None:
+        self.status, self.retry_after = status, retry_after
+        super().__init__(message)
+
+
+class Failure(Struct, frozen=True):
+    """Why a request was not answered."""
+
+    error: str
+
+
+class AssessRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Samples to assess: rows, or arrays by the names of a model's inputs.
+
+    Attributes:
+        rows: Lists of numbers, texts, or objects by feature; null is a missing number.
+        inputs: For a model with several inputs, a list for each of them.
+    """
+
+    rows: list[Any] | UnsetType = UNSET
+    inputs: dict[str, list[Any]] | UnsetType = UNSET
+
+
+class Answer(Struct, frozen=True, omit_defaults=True):
+    """What was said about one sample.
+
+    Attributes:
+        belief: What the model answers; None if it gave no answer.
+        assertion: What is said about the belief.
+        reason: Why, such as KNOWN, OVERLAP or EXTRAPOLATION.
+        level: How ordinary the sample is, from 0 to 1; None without levels.
+        exemplars: By layer, the training row of the believed class that is nearest, -1 for none; if
+            asked for.
+        evidence: By layer, the distances for and against; if asked for.
+    """
+
+    belief: Label | None
+    assertion: Literal["IK", "IMK", "IDK"]
+    reason: str
+    level: float | None
+    exemplars: dict[str, int] | None = None
+    evidence: dict[str, Any] | None = None
+
+
+class AssessReply(Struct, frozen=True):
+    """What was said about the samples of a request, in their order.
+
+    Attributes:
+        model: What answered.
+        version: Its version.
+        bundle: The sha256 of its bundle; empty if it was not loaded from one.
+        request: The id of the request, by which the audit and labels know it.
+        answers: One for each sample.
+    """
+
+    model: str
+    version: str
+    bundle: str
+    request: str
+    answers: tuple[Answer, ...]
+
+
+class TrueLabel(Struct, frozen=True, forbid_unknown_fields=True):
+    """The truth about one row of an earlier request."""
+
+    request: str
+    row: Number
+    label: Label
+
+
+class LabelsRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Labels that came late."""
+
+    labels: Annotated[list[TrueLabel], Meta(min_length=1)]
+
+
+class LabelCounts(Struct, frozen=True):
+    """What became of labels.
+
+    Attributes:
+        counted: Labels of IKs, which are compared with the certificate.
+        others: Labels of other answers.
+        repeated: Labels of rows that had one before.
+        unknown: Labels of rows that the audit does not hold.
+    """
+
+    counted: int = 0
+    others: int = 0
+    repeated: int = 0
+    unknown: int = 0
+
+
+class Model(Struct, frozen=True):
+    """A model that is served.
+
+    Attributes:
+        name: What it is called.
+        version: Its version.
+        bundle: The sha256 of its bundle; empty if it was not loaded from one.
+        created: When the bundle was made, if that is known.
+        note: What its maker wrote down.
+        classes: Its labels.
+        features: Their names, if it was fitted with names.
+        n_features: How many there are, if that is known.
+        layers: Where evidence is searched.
+        promises: What is promised, in sentences.
+        stale: Since when nothing is promised, as the evidence changed; empty if all holds.
+        changes: How often the evidence changed.
+    """
+
+    name: str
+    version: str
+    bundle: str
+    created: str | None
+    note: str
+    classes: tuple[Label | None, ...]
+    features: tuple[str, ...] | None
+    n_features: int | None
+    layers: tuple[str, ...]
+    promises: tuple[str, ...]
+    stale: str
+    changes: int
+
+
+class Models(Struct, frozen=True):
+    """All models that are served, each in all its versions."""
+
+    models: tuple[Model, ...]
+
+
+class Relabel(Struct, frozen=True, forbid_unknown_fields=True):
+    """Another label for a sample."""
+
+    id: Number
+    label: Label
+
+
+class Addition(Struct, frozen=True, forbid_unknown_fields=True):
+    """Samples to add, with their labels, and perhaps numbers to name them by."""
+
+    rows: Annotated[list[Any], Meta(min_length=1)]
+    labels: list[Label]
+    ids: list[Number] | None = None
+
+
+class ChangeRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Samples to remove, to relabel and to add, in this order.
+
+    Attributes:
+        remove: Numbers of samples.
+        relabel: Labels by the numbers of samples.
+        add: Samples with their labels.
+        why: Why, for the log.
+        after: The sha256 of the bundle that the caller saw; another one is a conflict.
+    """
+
+    remove: list[Number] = []
+    relabel: list[Relabel] = []
+    add: Addition | None = None
+    why: str = ""
+    after: str | None = None
+
+    def __len__(self) -> int:
+        return len(self.remove) + len(self.relabel) + len(self.labels)
+
+    @property
+    def labels(self) -> list[Label]:
+        """The labels of the samples to add."""
+        return [] if self.add is None else self.add.labels
+
+
+class Entry(Struct, frozen=True):
+    """One change of a model's evidence.
+
+    Attributes:
+        what: Its kind.
+        when: The time in UTC.
+        who: Who made it.
+        why: Why.
+        ids: Numbers of the samples.
+        classes: Labels of classes that came with it.
+    """
+
+    what: Literal["add", "remove", "relabel"]
+    when: str
+    who: str
+    why: str
+    ids: tuple[int, ...]
+    classes: tuple[Label | None, ...]
+
+
+class Changes(Struct, frozen=True):
+    """What happened to a model's evidence, the first change first."""
+
+    changes: tuple[Entry, ...]
+
+
+class Changed(Struct, frozen=True):
+    """What became of a change. bundle: the sha256 from now on, before: until then."""
+
+    model: str
+    version: str
+    bundle: str
+    before: str
+    changes: tuple[Entry, ...]
+
+
+class Reloaded(Struct, frozen=True):
+    """What became of one model at a reload. error: why its new bundle was refused, or None."""
+
+    name: str
+    version: str
+    bundle: str
+    changed: bool
+    error: str | None
+
+
+class Reloads(Struct, frozen=True):
+    """What became of all models at a reload."""
+
+    models: tuple[Reloaded, ...]

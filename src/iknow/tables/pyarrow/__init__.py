@@ -1,1 +1,0 @@
-"""Tables of named columns, through pyarrow: read in parts and written in parts."""
