@@ -20,7 +20,7 @@ from iknow.metrics import Minkowski
 from iknow.models import PrecomputedModel
 from iknow.search.cells import CpuIndex
 from iknow.search.union import Union
-from iknow.storage.change import Change
+from iknow.storage.changes import Change
 from iknow.testing import assert_same_evidence
 
 NONE = np.empty(0, dtype=np.int64)

@@ -10,7 +10,7 @@ from iknow.errors import ServiceError
 from iknow.serve.audit import Event
 from iknow.serve.served import Source, serve_classifier
 from iknow.serve.settings import Settings
-from iknow.storage.segments.compacting import compact_bundle
+from iknow.storage.bundle import compact_bundle
 
 
 @pytest.fixture(scope="module")
@@ -166,7 +166,7 @@ def test_a_full_disk_is_told_and_nothing_is_lost(serving, digits, path, monkeypa
             raise OSError(28, "No space left on device")
         real(descriptor)
 
-    monkeypatch.setattr("iknow.storage.segments.appending.os.fsync", fail)
+    monkeypatch.setattr("iknow.storage.archive.os.fsync", fail)
     with pytest.raises(ServiceError, match="the disk is full") as refused:
         client.change("digits", remove=[3])
     assert refused.value.status == 507

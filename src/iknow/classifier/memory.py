@@ -4,7 +4,7 @@ Samples are added, removed and relabeled after `fit`. A changed classifier asser
 that was built from the samples that are there now, to the last bit. Metrics stay as they were
 fitted, so it is a rebuild by the same metrics.
 
-A change (`iknow.storage.change`) makes new indexes that share all but the few rows that changed
+A change (`iknow.storage.changes`) makes new indexes that share all but the few rows that changed
 with those before. Everything is checked first, and the next plan takes the place of this one by one
 assignment, so assessments that run meanwhile see all of a change or nothing of it. Changes take
 turns. What was promised was about the evidence before: it is marked as stale, and assertions go on.
@@ -38,10 +38,19 @@ from iknow.models.labels import (
 from iknow.models.model import join_whole
 from iknow.models.numbers import as_array
 from iknow.models.probe import Probe
-from iknow.storage.about_record import now
-from iknow.storage.change import ADD, RELABEL, REMOVE, Change, Logged, check_change, check_said
-from iknow.storage.committing import commit_changes
-from iknow.storage.opening import open_bundle
+from iknow.storage.archive import open_file
+from iknow.storage.bundle import read_changes
+from iknow.storage.changes import (
+    ADD,
+    RELABEL,
+    REMOVE,
+    Change,
+    Logged,
+    check_change,
+    check_said,
+    now,
+)
+from iknow.storage.saving import commit_changes
 
 if TYPE_CHECKING:
     from iknow.classifier.estimator import EpistemicClassifier
@@ -145,7 +154,8 @@ class Memory:
     def compact(self) -> Self:
         """Fold all changes into one index, as if built from the samples that are there.
 
-        Nothing of a removed sample is left, but for its number in `log`.
+        Nothing of a removed sample is left, but for its number in `log`. A `commit` then writes the
+        bundle anew, compacted too.
 
         Examples:
             >>> ec = EpistemicClassifier(trained).fit(X_train, y_train)
@@ -166,7 +176,7 @@ class Memory:
 
         When it returns, the changes survive a power failure; if it fails, the bundle is as it was,
         and the changes are still here. Classifiers loaded before go on as they are. Removed samples
-        stay in the file until `iknow.storage.segments.compacting.compact_bundle`, or `save`.
+        stay in the file until `iknow.storage.bundle.compact_bundle`, or `save`.
 
         Args:
             path: The bundle. Default: the file that it was loaded from.
@@ -206,15 +216,15 @@ def follow(classifier: EpistemicClassifier, sha256: str | None = None) -> Any:
     if not plan.bundled or plan.uncommitted != ():
         return None
     try:
-        opened = open_bundle(Path(plan.bundled["path"]), copied_up_to=0)
+        opened = open_file(Path(plan.bundled["path"]), copied_up_to=0)
         wanted = opened if sha256 is None else opened.as_of(sha256)
         before = wanted.as_of(plan.bundled["sha256"])
     except BundleError:
         return None
     follower = copy.copy(classifier)
     try:
-        later = wanted.read_changes()[len(before.chain.segments) :]
-        follower.plan_ = as_bundled(plan, later, wanted.head())
+        later = list(read_changes(wanted))[len(before.segments) :]
+        follower.plan_ = as_bundled(plan, later, wanted.sha256)
     except IknowError:  # loading it says what is wrong
         return None
     return follower

@@ -28,7 +28,7 @@ from iknow.models.probe import Probe
 from iknow.rules import RelativeBall
 from iknow.search.layer import LayerIndex, index_type
 from iknow.selection import Selection
-from iknow.storage.change import Change, Logged
+from iknow.storage.changes import Change, Logged
 
 if TYPE_CHECKING:
     from iknow.classifier.estimator import EpistemicClassifier

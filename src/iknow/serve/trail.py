@@ -31,8 +31,7 @@ from iknow.serve.rows import Rows
 from iknow.serve.said import ASSERTIONS, REASONS, Said
 from iknow.serve.served import Served
 from iknow.serve.settings import Settings
-from iknow.storage.change import Logged
-from iknow.storage.log_record import entry_to_dict
+from iknow.storage.changes import Logged
 
 FEW = 8
 log = logging.getLogger("iknow.serve")
@@ -168,7 +167,7 @@ class Trail:
         Raises:
             AuditError: It cannot be recorded, and what has no record is not to be made.
         """
-        told = {"before": served.sha256, "changes": shorten(map(entry_to_dict, made))}
+        told = {"before": served.sha256, "changes": shorten(each.to_dict() for each in made)}
         event = _about(served).event(ANNOUNCED, bundle, **told)
         try:
             self._recorder.record([event]).result()
@@ -180,7 +179,7 @@ class Trail:
 
     async def tell_made(self, before: Served, served: Served, made: Sequence[Logged]) -> None:
         """Say that an announced change was made."""
-        told = {"before": before.sha256, "changes": shorten(map(entry_to_dict, made))}
+        told = {"before": before.sha256, "changes": shorten(each.to_dict() for each in made)}
         await self.note(MADE, served, told)
 
     async def tell_undone(self, served: Served, bundle: str) -> None:
@@ -198,7 +197,7 @@ class Trail:
 
     def _find_missing(self, served: Served) -> list[Event]:
         sync_bundle(served)
-        told = shorten(map(entry_to_dict, served.classifier.memory.log))
+        told = shorten(each.to_dict() for each in served.classifier.memory.log)
         retention = self.journal.retention
         max_age = None if retention is None else retention.max_age
         return complete(self.journal.events(), _about(served), served.sha256, told, max_age)

@@ -29,8 +29,8 @@ from iknow.core.arrays import Ints, Labels
 from iknow.core.text import name, shown
 from iknow.errors import InputError
 from iknow.models import PrecomputedModel
+from iknow.storage.bundle import compact_bundle
 from iknow.storage.info import BundleInfo, describe_bundle
-from iknow.storage.segments.compacting import compact_bundle
 from iknow.tables.table import as_integers
 
 LOG = "The log"

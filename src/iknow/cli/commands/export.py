@@ -107,7 +107,7 @@ def export_job(
     check_output(output, [bundle, *paths_read(samples, model=model)])
     classifier = load_classifier(bundle, model, None, check_model=check_model)
     classifier.progress = False
-    before = classifier.plan_.bundled["about"]["version"]
+    before = classifier.plan_.bundled["about"].version
     with warnings.catch_warnings():
         # `take_inputs` compares the column names and restores their order.
         warnings.filterwarnings("ignore", message="X does not have valid feature names")

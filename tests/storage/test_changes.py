@@ -10,14 +10,17 @@ import pytest
 
 import iknow.storage.bundle
 from iknow.errors import BundleError, ConflictError, InputError
-from iknow.storage.bundle import Bundle, read_bundle, write_bundle
-from iknow.storage.change import Change
-from iknow.storage.segments import appending
-from iknow.storage.segments.appending import append_changes
-from iknow.storage.segments.change_record import decode_change, encode_change
-from iknow.storage.segments.compacting import compact_bundle
-from iknow.storage.segments.folding import fold_changes
-from iknow.storage.segments.marks import SECTOR
+from iknow.storage import archive
+from iknow.storage.archive import SECTOR, START
+from iknow.storage.bundle import Bundle, append_changes, compact_bundle, read_bundle, write_bundle
+from iknow.storage.changes import (
+    Change,
+    check_change,
+    check_said,
+    decode_change,
+    encode_change,
+    fold_changes,
+)
 from tests.conditions import wait_until
 from tests.storage.changing import LAYERS, NONE, TIME, addition, ints, removal
 from tests.storage.test_bundle import make_classifier
@@ -57,6 +60,15 @@ def test_a_change_is_read_as_it_was_written(path):
     for one, other in zip(changes, found.changes, strict=True):
         assert encode_change(one) == encode_change(other)
     assert np.array_equal(found.rows, before.rows)
+
+
+@pytest.mark.parametrize("said", ["", "ü", "\ud800", "x" * 2_000])
+def test_what_was_said_is_read_as_it_was_written(path, said):
+    append_changes(path, [replace(removal(3), who=said, why=said)])
+    for _ in range(2):
+        (log,) = fold_changes(read_bundle(path, verify="now")).log
+        assert (log.who, log.why) == (said, said)
+        compact_bundle(path)
 
 
 def test_folding_is_the_same_as_a_dictionary_of_samples(path):
@@ -117,12 +129,12 @@ def test_a_file_cut_short_anywhere_after_a_removal_never_brings_the_sample_back(
 
 @pytest.mark.parametrize("every", [17, pytest.param(1, marks=pytest.mark.slow)])
 def test_no_flipped_bit_undoes_a_change(path, every):
-    start = path.stat().st_size - 2 * SECTOR
+    end = path.stat().st_size
     append_changes(path, [removal(3)])
     append_changes(path, [removal(5)])
     whole, expected = path.read_bytes(), state_of(read_bundle(path))
     n_refused = 0
-    places = range(start, len(whole), every)
+    places = [*range(0, START, every), *range(end, len(whole), every)]
     for place in places:
         path.write_bytes(
             whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :]
@@ -131,13 +143,13 @@ def test_no_flipped_bit_undoes_a_change(path, every):
             assert state_of(read_bundle(path)) == expected  # a mark, of which there are two
         except BundleError:
             n_refused += 1
-    assert n_refused == sum(place >= start + 2 * SECTOR for place in places)
+    assert n_refused == sum(place >= START for place in places)
 
 
 @pytest.mark.parametrize("n", [100, pytest.param(20_000, marks=pytest.mark.slow)])
 def test_any_mutation_behind_the_base_is_refused_or_changes_nothing(path, n):
-    """Bytes overwritten, cut out, inserted or moved."""
-    start = path.stat().st_size - 2 * SECTOR
+    """Bytes overwritten, cut out, inserted or moved; or in the marks."""
+    end = path.stat().st_size
     for change in (removal(3), addition(100), removal(5)):
         append_changes(path, [change])
     whole, expected = path.read_bytes(), state_of(read_bundle(path))
@@ -145,10 +157,10 @@ def test_any_mutation_behind_the_base_is_refused_or_changes_nothing(path, n):
     for _ in range(n):
         changed = bytearray(whole)
         for _ in range(chance.randint(1, 3)):
-            one = chance.randrange(start, len(changed) + 1)
+            one = chance.choice([chance.randrange(START), chance.randrange(end, len(changed) + 1)])
             other = min(len(changed), one + chance.choice([1, 2, 4, 8, 64, SECTOR, 1000]))
             filling = chance.choice(
-                [b"", b"\0" * (other - one), chance.randbytes(other - one), whole[start:][:99]]
+                [b"", b"\0" * (other - one), chance.randbytes(other - one), whole[end:][:99]]
             )
             changed[one:other] = filling
         path.write_bytes(changed)
@@ -195,8 +207,8 @@ def test_what_an_interrupted_writer_leaves_is_ignored_and_cut_off(path, monkeypa
         real(descriptor, content[: int(share * len(content))])
         raise Killed
 
-    monkeypatch.setattr(appending.os, "write", write)
-    monkeypatch.setattr(appending, "_take_back", lambda *arguments: None)
+    monkeypatch.setattr(archive.os, "write", write)
+    monkeypatch.setattr(archive, "_take_back", lambda *arguments: None)
     with pytest.raises(Killed):
         append_changes(path, [removal(5)])
     monkeypatch.undo()
@@ -272,7 +284,7 @@ def test_a_full_disk_leaves_everything_as_it_was(path, monkeypatch, step, nth):
             raise OSError(28, "No space left on device")
         return real(*arguments)
 
-    monkeypatch.setattr(appending.os, step, fail)
+    monkeypatch.setattr(archive.os, step, fail)
     if (step, nth) == ("fsync", 3):
         append_changes(path, [removal(5)])
         return
@@ -386,6 +398,37 @@ def test_a_mapped_reader_does_not_wait_while_its_bundle_grows(path, monkeypatch)
 def test_saving_waits_for_a_writer_and_replaces_what_it_wrote(path):
     bundle = read_bundle(path)
     append_changes(path, [removal(3)])
-    write_bundle(path, replace(bundle, check=None), "1")
+    write_bundle(path, replace(bundle, check=None))
     assert isinstance(read_bundle(path), Bundle)
     assert not read_bundle(path).changes
+
+
+# What a change says
+
+
+def test_the_log_keeps_who_when_why_and_the_numbers():
+    points = {"input": np.zeros((1, 2), np.float32)}
+    add = Change("add", TIME, "Ada", "more", NONE, np.array([7]), np.array([2]), points, ("new",))
+    logged = add.logged()
+    assert (logged.ids.tolist(), logged.classes) == ([7], ("new",))
+    assert not hasattr(logged, "points")
+    assert logged.sentence() == f"1 sample added at {TIME} by 'Ada', because 'more'"
+    remove = Change("remove", TIME, "", "", np.array([3, 9]), NONE, NONE, {})
+    assert remove.logged().ids.tolist() == [3, 9]
+    assert remove.logged().sentence() == f"2 samples removed at {TIME}"
+    check_change(add, ["input"])
+    check_change(remove, ["input"])
+
+
+def test_words_are_bounded_and_shown_safely():
+    spoof = Change("remove", TIME, "a\x1b[2Jb", "", np.array([3]), NONE, NONE, {})
+    assert "\x1b" not in spoof.logged().sentence()
+    for text in (None, 3, b"x", "x" * 2001):
+        with pytest.raises(InputError, match="who must be text of at most 2000 characters"):
+            check_said(text, "who")
+
+
+@pytest.mark.parametrize("when", ["", "2026-11-01", "2026-11-01T12:00:00+01:00", TIME + "\n", 5])
+def test_the_time_is_in_utc(when):
+    with pytest.raises(InputError, match="must say when in UTC"):
+        check_change(Change("remove", when, "", "", np.array([3]), NONE, NONE, {}), ["input"])

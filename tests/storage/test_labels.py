@@ -7,7 +7,8 @@ from iknow import Ball
 from iknow.errors import BundleError, InputError
 from iknow.metrics import Euclidean
 from iknow.storage.bundle import Bundle, read_bundle, write_bundle
-from iknow.storage.label_record import classes_from_dict
+from iknow.storage.manifest import Classes, read_classes
+from tests.storage.making import make_settings
 
 
 def make_bundle(classes):
@@ -18,7 +19,7 @@ def make_bundle(classes):
         activations={"a": np.eye(2, dtype=np.float32)},
         metrics={"a": Euclidean},
         neighborhoods={"a": Ball(1.0)},
-        settings={},
+        settings=make_settings([1, 1, *[0] * (len(classes) - 2)]),
     )
 
 
@@ -43,7 +44,7 @@ LABELS = [
     np.array(["a\0b", " a ", "\n", "ü", "😀", "\u2028", '"\\']),
     np.array(["\ud800", "\udfff", "a\udc80b"]),
     objects("", "a", "x" * 1000),
-    objects("a", 1, 2.5, "1"),
+    objects("a", 1, 2.5),
     objects(True, "no"),
     objects("ends in NUL\0", "ends in NUL"),
     objects(np.int64(3), np.float32(0.5), np.str_("x"), np.bool_(False)),
@@ -54,7 +55,7 @@ LABELS = [
 
 @pytest.mark.parametrize("classes", LABELS, ids=repr)
 def test_labels_survive(tmp_path, classes):
-    write_bundle(tmp_path / "x.iknow", make_bundle(classes), "1")
+    write_bundle(tmp_path / "x.iknow", make_bundle(classes))
     found = read_bundle(tmp_path / "x.iknow").classes
     native = classes.dtype.newbyteorder("=")
     assert found.dtype.kind == native.kind
@@ -87,7 +88,7 @@ def test_labels_survive(tmp_path, classes):
 )
 def test_labels_that_would_not_survive_are_refused_when_they_are_saved(tmp_path, classes):
     with pytest.raises(InputError, match=r"can(not)? be saved"):
-        write_bundle(tmp_path / "x.iknow", make_bundle(classes), "1")
+        write_bundle(tmp_path / "x.iknow", make_bundle(classes))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -95,7 +96,7 @@ def test_one_long_label_among_many_takes_no_memory():
     """An array of text gives each label the room of the longest."""
     values = ["x" * 1_000_000, *map(str, range(10_000))]
     with pytest.raises(BundleError, match="labels may take"):
-        classes_from_dict({"kind": "str", "values": values})
+        read_classes(Classes("str", values))
 
 
 def test_a_hundred_thousand_classes_fit_into_a_bundle(tmp_path):
@@ -107,9 +108,9 @@ def test_a_hundred_thousand_classes_fit_into_a_bundle(tmp_path):
         activations={name: np.zeros((n, 1), dtype=np.float32) for name in "ab"},
         metrics=dict.fromkeys("ab", Euclidean),
         neighborhoods=dict.fromkeys("ab", Ball(0.5)),
-        settings={"selection": {name: {"rule": "Ball", "radius": 0.5} for name in "ab"}},
+        settings=make_settings([1] * n),
     )
-    write_bundle(tmp_path / "x.iknow", bundle, "1")
+    write_bundle(tmp_path / "x.iknow", bundle)
     found = read_bundle(tmp_path / "x.iknow", verify="now")
     np.testing.assert_array_equal(found.classes, bundle.classes)
     assert found.neighborhoods == bundle.neighborhoods

@@ -16,10 +16,8 @@ import pytest
 
 from iknow import EpistemicClassifier, RelativeBall
 from iknow.models import PrecomputedModel
-from iknow.storage.bundle import read_bundle
-from iknow.storage.segments.appending import append_changes
-from iknow.storage.segments.compacting import compact_bundle
-from iknow.storage.segments.folding import fold_changes
+from iknow.storage.bundle import append_changes, compact_bundle, read_bundle
+from iknow.storage.changes import fold_changes
 from tests.storage.changing import addition, removal, rows_after
 from tests.storage.killing import work
 from tests.storage.test_bundle import make_outputs
