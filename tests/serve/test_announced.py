@@ -18,8 +18,7 @@ from iknow.serve.audit import open_journal, verify
 from iknow.serve.audit.changes import ANNOUNCED, FOUND, MADE, UNDONE, About, complete, shorten
 from iknow.serve.served import BundleSource, serve_classifier
 from iknow.serve.settings import Settings
-from iknow.storage.log_record import entry_to_dict
-from iknow.storage.segments.compacting import compact_bundle
+from iknow.storage.bundle import compact_bundle
 from tests.serve.audit.crashing import Nursery
 from tests.serve.killed import make_classifier, make_service
 
@@ -63,7 +62,7 @@ def events_in(audit):
 
 def log_of(path):
     log = EpistemicClassifier.load(path).memory.log
-    return json.loads(json.dumps(shorten(map(entry_to_dict, log))))
+    return json.loads(json.dumps(shorten(each.to_dict() for each in log)))
 
 
 def changes_in(events):
@@ -228,7 +227,7 @@ def test_a_change_that_the_disk_does_not_take_is_told_as_undone(client, monkeypa
             raise OSError(errno.ENOSPC, "No space left on device")
         real(descriptor)
 
-    monkeypatch.setattr("iknow.storage.segments.appending.os.fsync", fail)
+    monkeypatch.setattr("iknow.storage.archive.os.fsync", fail)
     with pytest.raises(ServiceError, match="the disk is full"):
         asker.change("digits", remove=[3])
     monkeypatch.undo()
@@ -246,8 +245,8 @@ def test_a_disk_that_fails_for_good_leaves_it_open_until_the_next_look(client, m
             raise OSError(errno.EIO, "Input/output error")
         real(descriptor)
 
-    monkeypatch.setattr("iknow.storage.segments.appending.os.fsync", fail)
-    monkeypatch.setattr("iknow.storage.segments.appending._take_back", lambda *_: None)
+    monkeypatch.setattr("iknow.storage.archive.os.fsync", fail)
+    monkeypatch.setattr("iknow.storage.archive._take_back", lambda *_: None)
     with pytest.raises(ServiceError, match="not known whether the change was made") as refused:
         asker.change("digits", remove=[3])
     assert refused.value.status == 503

@@ -93,8 +93,6 @@ class Assessment:
     index: Any = None
 
     def __post_init__(self) -> None:
-        kind = "given by layer, such as {'output': Ball(0.5)}"
-        check_by_layer(self.neighborhoods, self.evidence, kind=kind)
         if self.decisions is not None and set(self.decisions) != set(self.evidence):
             raise InputError(
                 f"decisions are needed for the layers {sorted(self.evidence)}; "
@@ -281,6 +279,8 @@ class Assessment:
 
     def under(self, neighborhoods: Mapping[str, Rule]) -> Assessment:
         """Assess the same predictions with other `neighborhoods`, from the same evidence."""
+        kind = "given by layer, such as {'output': Ball(0.5)}"
+        check_by_layer(neighborhoods, self.evidence, kind=kind)
         return replace(
             self, neighborhoods=neighborhoods, decisions=None, levels=None, least_confidence=-np.inf
         )

@@ -25,9 +25,9 @@ from iknow.errors import AuditError, BundleError, ConflictError, IknowError
 from iknow.serve.bodies import as_inputs, as_rows, shape_rows
 from iknow.serve.schema import ChangeRequest, Refusal
 from iknow.serve.served import ServedModel
-from iknow.storage.change import Logged
-from iknow.storage.committing import commit_changes
-from iknow.storage.opening import open_bundle
+from iknow.storage.archive import open_file
+from iknow.storage.changes import Logged
+from iknow.storage.saving import commit_changes
 
 Announce = Callable[[str, Sequence[Logged]], None]
 """Takes the sha256 that the bundle will have, and the changes; raises an AuditError to prevent it.
@@ -108,7 +108,7 @@ def change_served(
 def state_on_disk(served: ServedModel) -> str | None:
     """The sha256 of a model's bundle as it is now; None if it cannot be read."""
     try:
-        return open_bundle(Path(served.classifier.plan_.bundled["path"]), copied_up_to=0).head()
+        return open_file(Path(served.classifier.plan_.bundled["path"]), copied_up_to=0).sha256
     except (BundleError, KeyError):
         return None
 

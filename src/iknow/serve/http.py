@@ -34,7 +34,7 @@ from iknow.core.text import shown
 from iknow.serve import oip
 from iknow.serve.answers import Wanted
 from iknow.serve.bodies import decode, read_json
-from iknow.serve.client.connections import is_loopback
+from iknow.serve.client import is_loopback
 from iknow.serve.metrics import Metrics
 from iknow.serve.openapi import ASKED, CHANGED, NO_TOKEN, PLAIN, Endpoint, describe
 from iknow.serve.page import HEADERS, page_files
@@ -61,7 +61,6 @@ from iknow.serve.service import Service
 from iknow.serve.settings import Settings
 from iknow.serve.tokens import ANYBODY
 from iknow.serve.trail import Call
-from iknow.storage.log_record import entry_to_dict
 from iknow.version import __version__
 
 try:
@@ -305,7 +304,7 @@ async def change(request: Request, service: Service, call: Call) -> Response:
 async def list_changes(request: Request, service: Service, call: Call) -> Response:
     """Tell what happened to a model's evidence: who changed which samples, when and why."""
     log = service.find(**request.path_params).classifier.memory.log
-    return respond(Changes(tuple(Entry(**entry_to_dict(each)) for each in log)))
+    return respond(Changes(tuple(Entry(**each.to_dict()) for each in log)))
 
 
 async def tell_status(request: Request, service: Service, call: Call) -> Response:

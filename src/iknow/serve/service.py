@@ -37,9 +37,8 @@ from iknow.serve.served import BundleSource, Models, ServedModel, load_model
 from iknow.serve.settings import Settings
 from iknow.serve.trail import Call, Trail
 from iknow.serve.watcher import Watcher, open_watcher
-from iknow.storage.change import Logged
+from iknow.storage.changes import Logged
 from iknow.storage.info import describe_bundle
-from iknow.storage.log_record import entry_to_dict
 from iknow.version import __version__
 
 log = logging.getLogger("iknow.serve")
@@ -180,7 +179,7 @@ class Service:
             if self.trail is not None:
                 await self.trail.tell_made(before, model, made)
             await self._follow(before, model)
-        entries = tuple(Entry(**entry_to_dict(each)) for each in made)
+        entries = tuple(Entry(**each.to_dict()) for each in made)
         return Changed(model.name, model.version, model.sha256, before.sha256, entries)
 
     async def _commit(self, before: ServedModel, asked: ChangeRequest, call: Call) -> ServedModel:

@@ -31,8 +31,7 @@ from iknow.serve.bodies import Rows
 from iknow.serve.changing import sync_bundle
 from iknow.serve.served import ServedModel
 from iknow.serve.settings import Settings
-from iknow.storage.change import Logged
-from iknow.storage.log_record import entry_to_dict
+from iknow.storage.changes import Logged
 
 FEW = 8
 log = logging.getLogger("iknow.serve")
@@ -172,7 +171,7 @@ class Trail:
         Raises:
             AuditError: It cannot be recorded, and what has no record is not to be made.
         """
-        told = {"before": served.sha256, "changes": shorten(map(entry_to_dict, made))}
+        told = {"before": served.sha256, "changes": shorten(each.to_dict() for each in made)}
         event = _about(served).event(ANNOUNCED, bundle, **told)
         try:
             self._recorder.record([event]).result()
@@ -186,7 +185,7 @@ class Trail:
         self, before: ServedModel, served: ServedModel, made: Sequence[Logged]
     ) -> None:
         """Say that an announced change was made."""
-        told = {"before": before.sha256, "changes": shorten(map(entry_to_dict, made))}
+        told = {"before": before.sha256, "changes": shorten(each.to_dict() for each in made)}
         await self.note(MADE, served, told)
 
     async def tell_undone(self, served: ServedModel, bundle: str) -> None:
@@ -204,7 +203,7 @@ class Trail:
 
     def _find_missing(self, served: ServedModel) -> list[Event]:
         sync_bundle(served)
-        told = shorten(map(entry_to_dict, served.classifier.memory.log))
+        told = shorten(each.to_dict() for each in served.classifier.memory.log)
         retention = self.journal.retention
         max_age = None if retention is None else retention.max_age
         return complete(self.journal.events(), _about(served), served.sha256, told, max_age)
