@@ -4,11 +4,11 @@ import base64
 import csv
 import json
 import sqlite3
-from dataclasses import replace
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
 
 from iknow.cli.jobs import audit as jobs
 from iknow.serve.audit import Answer, decode_input, encode_inputs, hash_encoded, now, open_journal

@@ -20,10 +20,15 @@ from iknow.cli.jobs.outputs import check_output
 from iknow.core.text import shown
 from iknow.errors import InputError
 from iknow.explain.answers import Coded
-from iknow.serve.audit import Record, Verification, open_journal, verify
-from iknow.serve.audit.chain import columns_of
-from iknow.serve.audit.record import as_time
-from iknow.serve.audit.verify import Anchor, Columns
+from iknow.serve.audit import (
+    Columns,
+    NotedHead,
+    Record,
+    Verification,
+    as_time,
+    open_journal,
+    verify,
+)
 from iknow.serve.rows import Rows, as_columns, as_inputs, shape_rows
 from iknow.storage.info import describe_bundle
 from iknow.tables import format_to_write, writing
@@ -47,7 +52,7 @@ def verify_job(
     told: Told = lambda _: None,
 ) -> Verification:
     """Check a journal; with bundles, derive answers from the inputs that were kept."""
-    anchors = [Anchor.from_text(head) for head in heads]
+    anchors = [NotedHead.from_text(head) for head in heads]
     assess = _Deriving.from_files(bundles, model) if bundles else None
     with open_journal(where, readonly=True) as journal:
         return verify(
@@ -151,8 +156,8 @@ def _as_table(part: Sequence[dict[str, Any]], *, inputs: bool) -> dict[str, Any]
 
 
 def _fields_of(seq: int, record: Record, *, inputs: bool) -> dict[str, Any]:
-    found: dict[str, Any] = {name: getattr(record, name) for name in record.__slots__}
-    found["seq"], found["kind"] = seq, columns_of(record)[0]
+    found: dict[str, Any] = {name: getattr(record, name) for name in record.__struct_fields__}
+    found["seq"], found["kind"] = seq, type(record).__name__.lower()
     for name in ("exemplars", "details"):
         if name in found:
             found[name] = json.dumps(found[name], sort_keys=True)
