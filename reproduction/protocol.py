@@ -18,12 +18,12 @@ import numpy as np
 from iknow.classifier.estimator import EpistemicClassifier
 from iknow.core.arrays import Bools, Floats32
 from iknow.errors import MissingExtraError
-from iknow.evaluation.perturbations import add_gaussian, add_uniform
 from iknow.explain.assessment import Assessment
 from iknow.rules import Ball
 from reproduction.data.datasets import Dataset, load_dataset
 from reproduction.default import Default, tune_default
 from reproduction.methods import METHODS, Chosen, choose, find_known
+from reproduction.noise import add_gaussian, add_uniform
 from reproduction.setups import Setup
 from reproduction.tables import METRICS
 

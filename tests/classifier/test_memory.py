@@ -20,7 +20,7 @@ from iknow.metrics import Minkowski
 from iknow.models import PrecomputedModel
 from iknow.search.cells import CpuIndex
 from iknow.search.union import Union
-from iknow.storage.change import Change
+from iknow.storage.changes import Change
 from iknow.testing import assert_same_evidence
 
 NONE = np.empty(0, dtype=np.int64)
@@ -230,7 +230,7 @@ BAD = {
     ),
     "a row that is there": (
         lambda memory: memory.add(FRESH[:2], [0, 1], rows=[70, 7]),
-        "rows must differ from those of the samples added before; 7 are taken",
+        "there are samples with these numbers: 7; the rows of new ones must differ",
     ),
     "NaN": (
         lambda memory: memory.add(np.full((2, 3), np.nan), [0, 1]),

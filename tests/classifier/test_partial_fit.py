@@ -64,7 +64,7 @@ def test_rows_count_on_or_are_given():
     classifier.partial_fit(X[95:97], Y[95:97], rows=[1000, 500])
     assert np.sort(classifier.indexes_["input"].rows)[-2:].tolist() == [500, 1000]
     before = vars(classifier).copy()
-    with pytest.raises(InputError, match="rows must differ from those of the samples added before"):
+    with pytest.raises(InputError, match="the rows of new ones must differ"):
         classifier.partial_fit(X[97:99], Y[97:99], rows=[3, 4])
     with pytest.raises(InputError, match="labels the classifier does not know"):
         classifier.partial_fit(X[97:99], [0, 7])

@@ -19,8 +19,9 @@ from iknow.errors import InputError, SelectionError
 from iknow.models import PrecomputedModel
 
 
-def settings(fixed, rule, k):
-    return Settings({"a": "hidden"}, False, False, {"a": None}, fixed, rule, k, (1, 1))
+def settings(rule, k):
+    classifier = EpistemicClassifier(PrecomputedModel(), layers="a", rule=rule, k=k, quorum=1)
+    return Settings(classifier, PrecomputedModel(), None)
 
 
 @pytest.fixture
@@ -123,10 +124,11 @@ def test_fixed_neighborhoods_bring_their_own_quorum(data):
 
 
 def test_k_is_compared_with_the_training_set_only_where_it_is_used():
-    settings(None, Ball, k=99).check_size(3)
-    settings({"a": Nearest(3)}, Ball, k=99).check_size(3)
+    three = np.array([0, 1, 1])
+    settings(Ball, k=99).check_labels(three)
+    settings({"a": Nearest(3)}, k=99).check_labels(three)
     with pytest.raises(InputError, match=r"k=4 is more than the 3 training samples"):
-        settings({"a": Nearest(4)}, Ball, k=1).check_size(3)
+        settings({"a": Nearest(4)}, k=1).check_labels(three)
 
 
 def test_classes_that_differ_from_the_models_own_are_refused(data):
@@ -199,4 +201,4 @@ def test_layers_that_are_no_list_of_names_are_refused(layers):
 @pytest.mark.parametrize("k", [True, 2.0, "3", 0, -1, None])
 def test_a_k_that_is_no_whole_number_from_one_on_is_refused(k):
     with pytest.raises(InputError, match="k must be"):
-        settings(None, Nearest, k=k).check_size(9)
+        settings(Nearest, k=k).check_labels(np.arange(9))

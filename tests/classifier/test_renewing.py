@@ -9,10 +9,11 @@ from sklearn.datasets import make_blobs
 from sklearn.linear_model import LogisticRegression
 
 from iknow import Ball, EpistemicClassifier
-from iknow.classifier import tuning
+from iknow.classifier import fitting
 from iknow.errors import InputError, SelectionError
 from iknow.models.probe import Probe
 from iknow.selection import Goal, Selection
+from iknow.selection.record import from_plain, to_plain
 
 X, Y = make_blobs(900, centers=3, n_features=3, cluster_std=1.6, random_state=0)
 TRAINING, VALIDATION, FRESH, LATER = (
@@ -80,10 +81,11 @@ def test_the_goal_and_the_staleness_are_stored():
     again = Selection.from_dict(stale.to_dict())
     assert (again, again.goal, again.stale) == (stale, stale.goal, stale.stale)
     goal = Goal(k=np.array([3, 5]), method="grid")
-    assert Goal.from_dict(goal.to_dict()) == Goal(k=[3, 5], method="grid")
-    for wrong in ({"accuracy": 0.9}, {**goal.to_dict(), "random_state": "x"}):
+    record = to_plain(goal)
+    assert from_plain(Goal, record, "a goal") == Goal(k=[3, 5], method="grid")
+    for wrong in ({"accuracy": 0.9}, {**record, "random_state": "x"}):
         with pytest.raises(InputError):
-            Goal.from_dict(wrong)
+            from_plain(Goal, wrong, "a goal")
 
 
 def test_a_selection_without_a_goal_cannot_be_renewed():
@@ -118,7 +120,7 @@ def test_a_selection_that_was_given_becomes_stale_too():
 
 def test_a_change_while_it_is_tuned_is_noticed(monkeypatch):
     """The choice rests on the evidence before, so it is stale from the start."""
-    ec, choose = fitted(), tuning.choose
+    ec, choose = fitted(), fitting.choose
 
     def meanwhile(*arguments, **options):
         other = threading.Thread(
@@ -128,7 +130,7 @@ def test_a_change_while_it_is_tuned_is_noticed(monkeypatch):
         other.join()
         return choose(*arguments, **options)
 
-    monkeypatch.setattr(tuning, "choose", meanwhile)
+    monkeypatch.setattr(fitting, "choose", meanwhile)
     ec.tune(X[VALIDATION], Y[VALIDATION], accuracy=0.9)
     assert ec.selection_.stale.startswith("1 sample removed")
     assert ec.indexes_["input"].n_rows == 299

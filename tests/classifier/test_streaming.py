@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from iknow import Ball, EpistemicClassifier, as_model
 from iknow.classifier import fitting
 from iknow.errors import InputError, LayerError
-from iknow.models import make_observation
+from iknow.models import PrecomputedModel
 from iknow.pages import find_map
 from iknow.search import scratch
 from iknow.search.disk import DiskIndex
@@ -146,10 +146,9 @@ def test_bad_input_is_refused_and_nothing_changes(tmp_path, monkeypatch):
 
 
 def test_a_layer_of_changing_width_is_refused(tmp_path):
-    spool = fitting.Spool(tmp_path, None)
-    spool.take(make_observation(np.eye(2), {"a": np.zeros((2, 3))}))
+    batches = [((np.eye(2), {"a": np.zeros((2, width))}), [0, 1]) for width in (3, 4)]
     with pytest.raises(LayerError, match="layer 'a' gives 4 features for some samples and 3"):
-        spool.take(make_observation(np.eye(2), {"a": np.zeros((2, 4))}))
+        EpistemicClassifier(PrecomputedModel()).fit(iter(batches), folder=tmp_path)
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs POSIX signals")

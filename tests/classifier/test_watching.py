@@ -10,6 +10,7 @@ from iknow import Ball, EpistemicClassifier, Nearest
 from iknow.errors import BundleError, InputError, SelectionError
 from iknow.models import PrecomputedModel
 from iknow.selection import Watch, make_watch
+from iknow.selection.record import from_plain, to_plain
 from iknow.selection.validation import split
 from iknow.selection.watch import MOST_WATCHED
 from iknow.serve.monitor import DriftAlarm, watch_scores, watched_layers
@@ -221,31 +222,30 @@ def test_at_most_so_many_are_kept():
 
 def test_a_damaged_watch_is_refused():
     good = tuned(accuracy=0.98).selection_.to_dict()["watch"]
-    assert len(Watch.from_dict(good)) == 720
-    one = Watch(np.array([0.5]), np.array([[0.5]]), np.array([0]), ("a",)).to_dict()
+    assert len(from_plain(Watch, good, "the watch")) == 720
+    one = to_plain(Watch(np.array([0.5]), np.array([[0.5]]), np.array([0]), ("a",)))
     for wrong in (
         {**good, "levels": one["levels"]},
         {**good, "levels": "x"},
-        {**good, "levels": good["levels"][:-4]},
+        {**good, "levels": {**good["levels"], "base64": good["levels"]["base64"][:-4]}},
         {**good, "layers": ["a"]},
         {**good, "layers": "ab"},
         {**good, "more": 1},
-        {**one, "levels": one["belief"].replace("A", "/")},
+        {**one, "levels": {"shape": [1], "base64": one["belief"]["base64"].replace("A", "/")}},
         None,
         [],
     ):
         with pytest.raises(InputError):
-            Watch.from_dict(wrong)
+            from_plain(Watch, wrong, "the watch")
 
 
 def test_a_watch_must_fit_its_bundle(tmp_path):
     ec = tuned(accuracy=0.98)
     watch = ec.selection_.watch
-    for wrong in (
-        replace(watch, layers=("a", "c")),
-        replace(watch, belief=np.full(len(watch), 3)),
-    ):
-        ec.plan_ = replace(ec.plan_, selection=replace(ec.selection_, watch=wrong))
-        ec.save(tmp_path / "x.iknow")
-        with pytest.raises(BundleError, match="watch"):
-            EpistemicClassifier.load(tmp_path / "x.iknow")
+    with pytest.raises(InputError, match="a watch must be about the layers"):
+        replace(ec.selection_, watch=replace(watch, layers=("a", "c")))
+    wrong = replace(watch, belief=np.full(len(watch), 3))
+    ec.plan_ = replace(ec.plan_, selection=replace(ec.selection_, watch=wrong))
+    ec.save(tmp_path / "x.iknow")
+    with pytest.raises(BundleError, match="watch"):
+        EpistemicClassifier.load(tmp_path / "x.iknow")

@@ -26,12 +26,14 @@ def test_the_card_says_what_the_record_says(report):
     assert str(report).splitlines()[-1] in words
 
 
-def test_the_matrices_are_scikit_learns(report):
+def test_the_matrices_are_scikit_learns(assessment):
+    y_true = np.array(["cat", "dog", "cat", "owl", "newt", "cat"])
+    report = evaluate(assessment, y_true)
     cells = re.findall(r"background:#[0-9a-f]{8}\">(\d*)</td>", report._repr_html_())
     labels = ["cat", "dog", "owl", "newt"]
-    belief, assertion = report.assessment.belief, report.assessment.assertion
+    belief, assertion = assessment.belief, assessment.assertion
     expected = [
-        confusion_matrix(belief[assertion == a], report.y_true[assertion == a], labels=labels)[:3]
+        confusion_matrix(belief[assertion == a], y_true[assertion == a], labels=labels)[:3]
         for a in reversed(Assertion)
     ]
     assert [int(cell or 0) for cell in cells] == np.concatenate(expected).ravel().tolist()

@@ -12,7 +12,6 @@ from markdown_it import MarkdownIt
 from sklearn.datasets import load_iris
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from tests.storage.test_about import add_up, widen
 
 from iknow import Ball, EpistemicClassifier, as_model
 from iknow.core.text import visible
@@ -21,7 +20,9 @@ from iknow.integrations.hub import make_front_matter, markdown, write_folder
 from iknow.models import PrecomputedModel
 from iknow.storage.info import describe_bundle
 from tests.markup import Page
-from tests.storage.test_bundle import make_outputs, rewrite_manifest
+from tests.storage.making import rewrite_manifest
+from tests.storage.test_bundle import make_outputs
+from tests.storage.test_info import add_up, widen
 from tests.storage.test_saved_levels import make_classifier
 
 RENDER = MarkdownIt("commonmark").enable("table").render
@@ -198,7 +199,7 @@ def test_a_number_that_json_lacks_is_none(tmp_path):
     make_classifier(coverage=0.7).save(tmp_path / "x.iknow")
     rewrite_manifest(
         tmp_path / "x.iknow",
-        lambda manifest: manifest["settings"]["selection"].update(coverage=np.inf),
+        lambda manifest: manifest["selection"].update(coverage={"float": "inf"}),
     )
     folder = write_folder(tmp_path / "x.iknow", tmp_path / "x")
     config = json.loads((folder / "config.json").read_text(), parse_constant=pytest.fail)

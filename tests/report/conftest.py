@@ -190,6 +190,7 @@ def make_selection(assessment, certificate):
         best_possible=0.84,
         n_samples=800,
         certificate=certificate,
+        knowable=(0, 1) if certificate and certificate.by_class else None,
     )
 
 

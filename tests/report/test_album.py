@@ -73,7 +73,7 @@ def test_a_full_album_drops_the_last_part_and_takes_no_more():
     album.close_part()
     assert album.full
     assert len(album.parts) == 1
-    assert len(album.entries) == PART_BYTES // 10_000
+    assert len(album.pictures) == PART_BYTES // 10_000
     assert album.columns(21)["samplePictures"][-2:].tolist() == [19, -1]
     album.add(("sample", 20), noise, 20, None)
     album.close_part()

@@ -8,7 +8,7 @@ import pytest
 from iknow import Assertion, Ball, evaluate
 from iknow.core.robustness import Movement
 from iknow.report import make_report
-from iknow.report.words import describe_certificate, holds_here, summarise
+from iknow.report.page import describe_certificate, is_about, summarise
 from tests.oracles import make_levels
 
 
@@ -58,8 +58,8 @@ def test_a_certificate_for_other_neighborhoods_does_not_count(assessed, selectio
     assessment, y_true = assessed()
     selection = selection_for(assessment, certificate)
     other = assessment.under(dict.fromkeys(assessment.evidence, Ball(0.81)))
-    assert holds_here(assessment, selection)
-    assert not holds_here(other, selection)
+    assert is_about(selection, assessment)
+    assert not is_about(selection, other)
     told = words(other, y_true, selection)
     assert "about other neighborhoods" in told
     assert "Guaranteed" not in told

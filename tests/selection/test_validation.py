@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import binom, binomtest
 
 from iknow.errors import InputError
-from iknow.selection.validation import LEVEL, SUSPICIOUS, chance_of_copies, check_unseen
+from iknow.selection.validation import LEVEL, SUSPICIOUS, chance_of_copies, check_copies
 
 
 def split_counts(values, n_validation, rng):
@@ -66,29 +66,29 @@ def test_with_pairs_the_chance_is_that_of_dividing_them():
 def test_without_copies_nothing_is_refused_whatever_the_sizes():
     for n, repeated, n_training in ((1, 0, 2), (1, 0, 3), (1000, 0, 2), (5, 10, 10), (7, 2, 100)):
         assert chance_of_copies(0, n, repeated, n_training) == 1
-        check_unseen(0, n, repeated, n_training)
+        check_copies(0, n, repeated, n_training)
 
 
 @pytest.mark.parametrize("n", [25, 100, 10_000])
 def test_the_training_set_itself_is_refused_where_nothing_in_it_repeats(n):
     with pytest.raises(InputError, match=f"{n} of the {n} validation samples are copies of train"):
-        check_unseen(n, n, 0, n)
+        check_copies(n, n, 0, n)
 
 
 def test_a_tenth_taken_from_the_training_set_is_refused():
     for n, n_training in ((250, 250), (500, 5000), (2000, 1000)):
         with pytest.raises(InputError, match=r"give others, or leave the copies out"):
-            check_unseen(n // 10, n, 0, n_training)
+            check_copies(n // 10, n, 0, n_training)
 
 
 @pytest.mark.parametrize(("n_copied", "n", "n_training"), [(100, 1000, 100), (5, 50, 200)])
 def test_copies_too_few_for_proof_are_warned_of(n_copied, n, n_training):
     assert LEVEL < chance_of_copies(n_copied, n, 0, n_training) <= SUSPICIOUS
     with pytest.warns(UserWarning, match=f"{n_copied} of the {n} validation samples are copies"):
-        check_unseen(n_copied, n, 0, n_training)
+        check_copies(n_copied, n, 0, n_training)
 
 
 def test_what_repeats_itself_as_often_everywhere_is_not_refused():
-    check_unseen(900, 1000, 4500, 5000)
-    check_unseen(1000, 1000, 5000, 5000)
+    check_copies(900, 1000, 4500, 5000)
+    check_copies(1000, 1000, 5000, 5000)
     assert LEVEL == 1e-4

@@ -20,7 +20,7 @@ from iknow.serve.audit.changes import ANNOUNCED, FOUND, MADE, UNDONE, complete, 
 from iknow.serve.audit.records import make_event
 from iknow.serve.served import Source, serve_classifier
 from iknow.serve.settings import Settings
-from iknow.storage.segments.compacting import compact_bundle
+from iknow.storage.bundle import compact_bundle
 from tests.serve.audit.crashing import Nursery
 from tests.serve.killed import make_classifier, make_service
 
@@ -229,7 +229,7 @@ def test_a_change_that_the_disk_does_not_take_is_told_as_undone(client, monkeypa
             raise OSError(errno.ENOSPC, "No space left on device")
         real(descriptor)
 
-    monkeypatch.setattr("iknow.storage.segments.appending.os.fsync", fail)
+    monkeypatch.setattr("iknow.storage.archive.os.fsync", fail)
     with pytest.raises(ServiceError, match="the disk is full"):
         asker.change("digits", remove=[3])
     monkeypatch.undo()
@@ -247,8 +247,8 @@ def test_a_disk_that_fails_for_good_leaves_it_open_until_the_next_look(client, m
             raise OSError(errno.EIO, "Input/output error")
         real(descriptor)
 
-    monkeypatch.setattr("iknow.storage.segments.appending.os.fsync", fail)
-    monkeypatch.setattr("iknow.storage.segments.appending._take_back", lambda *_: None)
+    monkeypatch.setattr("iknow.storage.archive.os.fsync", fail)
+    monkeypatch.setattr("iknow.storage.archive._take_back", lambda *_: None)
     with pytest.raises(ServiceError, match="not known whether the change was made") as refused:
         asker.change("digits", remove=[3])
     assert refused.value.status == 503

@@ -10,7 +10,7 @@ from iknow.errors import ServiceError
 from iknow.serve.audit import Event
 from iknow.serve.served import Source, serve_classifier
 from iknow.serve.settings import Settings
-from iknow.storage.segments.compacting import compact_bundle
+from iknow.storage.bundle import compact_bundle
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +123,7 @@ WRONG = [
     ({"add": [[1]]}, 422, "add must be"),
     ({"add": {"rows": [[0] * 64], "labels": []}}, 422, "as many labels"),
     ({"add": {"rows": [[0] * 63], "labels": [1]}}, 422, "422"),
-    ({"add": {"rows": [[0] * 64], "labels": [1], "ids": [3]}}, 422, "taken"),
+    ({"add": {"rows": [[0] * 64], "labels": [1], "ids": [3]}}, 422, "samples with these numbers"),
     ({"remove": [3], "add": {"rows": [[None] * 64], "labels": [1]}}, 422, "422"),
     ({"remove": list(range(20_000))}, 413, "may change"),
     ({"remove": [1], "why": "x" * 3000}, 422, "at most"),
@@ -166,7 +166,7 @@ def test_a_full_disk_is_told_and_nothing_is_lost(serving, digits, path, monkeypa
             raise OSError(28, "No space left on device")
         real(descriptor)
 
-    monkeypatch.setattr("iknow.storage.segments.appending.os.fsync", fail)
+    monkeypatch.setattr("iknow.storage.archive.os.fsync", fail)
     with pytest.raises(ServiceError, match="the disk is full") as refused:
         client.change("digits", remove=[3])
     assert refused.value.status == 507

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from iknow.storage.change import Change
+from iknow.storage.changes import Change
 
 NONE = np.empty(0, dtype=np.int64)
 LAYERS = {"a": 2, "b": 4}

@@ -14,10 +14,8 @@ import sys
 import time
 from pathlib import Path
 
-from iknow.storage.bundle import read_bundle
-from iknow.storage.segments.appending import append_changes
-from iknow.storage.segments.compacting import compact_bundle
-from iknow.storage.segments.folding import fold_changes
+from iknow.storage.bundle import append_changes, compact_bundle, read_bundle
+from iknow.storage.changes import fold_changes
 from tests.storage.changing import rows_after, step
 
 MOST, ENOUGH = 10, 5

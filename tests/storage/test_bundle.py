@@ -1,10 +1,8 @@
 """Bundles: what goes in comes out, whatever happens to the files in between."""
 
-import hashlib
 import inspect
 import io
 import json
-import math
 import mmap
 import os
 import pickle
@@ -33,11 +31,18 @@ from iknow.errors import BundleError, InputError
 from iknow.metrics import Minkowski, Weighted
 from iknow.models import PrecomputedModel
 from iknow.npy import encode_array
-from iknow.storage.archive import find_end, read_archive, write_archive
+from iknow.storage.archive import START
 from iknow.storage.bundle import Bundle, read_bundle, write_bundle
-from iknow.storage.manifest import read_manifest, write_manifest
-from iknow.storage.segments.marks import SECTOR, first_marks
 from iknow.testing import assert_same_evidence
+from tests.storage.making import (
+    change,
+    make_settings,
+    pack,
+    place_of,
+    rewrite_manifest,
+    set_format,
+    unpack,
+)
 
 FILES = [
     "manifest.json",
@@ -71,55 +76,8 @@ def saved(tmp_path):
     return tmp_path / "it.iknow"
 
 
-def unpack(path):
-    """The contents of a bundle's file by their names."""
-    whole = path.read_bytes()
-    return {name: whole[place] for name, place in places_in(whole).items()}
-
-
-def places_in(whole):
-    def read(start, stop):
-        return whole[start:stop]
-
-    return read_archive(read, find_end(read, len(whole)).place)
-
-
-def pack(path, contents):
-    """Write contents as an archive without a fault, whatever they are, with marks behind it."""
-    digest = hashlib.sha256(next(iter(contents.values()), b"")).digest()
-    with path.open("wb") as file:
-        write_archive(
-            file,
-            [(name, [content]) for name, content in contents.items()],
-            lambda end: first_marks(end, digest),
-        )
-
-
-def place_of(path, name):
-    """Where in a bundle's file a content lies."""
-    return places_in(path.read_bytes())[name]
-
-
-def change(path, name, edit):
-    """Change one content without touching the checksums."""
-    contents = unpack(path)
-    contents[name] = edit(contents[name])
-    pack(path, contents)
-
-
 def change_array(path, name, array):
     change(path, name, lambda _: b"".join(encode_array(array)))
-
-
-def rewrite_manifest(path, edit):
-    """Change a manifest and make its checksum right again."""
-
-    def rewrite(text):
-        manifest = read_manifest(text)
-        edit(manifest)
-        return write_manifest(manifest)
-
-    change(path, "manifest.json", rewrite)
 
 
 def flip(content, place, bit=0x04):
@@ -342,9 +300,9 @@ def test_an_array_that_would_need_pickle_is_refused(saved):
     "classes", [np.array([b"a", b"b"]), np.array([(1, 2), None], dtype=object)]
 )
 def test_labels_that_are_neither_text_nor_numbers_cannot_be_saved(tmp_path, classes):
-    bundle = Bundle(classes, np.array([0, 1]), np.arange(2), {}, {}, {}, None, {})
+    bundle = Bundle(classes, np.array([0, 1]), np.arange(2), {}, {}, {}, make_settings([1, 1]))
     with pytest.raises(InputError, match="only labels that are text or numbers can be saved"):
-        write_bundle(tmp_path / "x.iknow", bundle, "1")
+        write_bundle(tmp_path / "x.iknow", bundle)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -366,8 +324,10 @@ def test_a_rule_of_the_users_own_cannot_be_saved(tmp_path):
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("position", ["first", "header", "middle", "last"])
 def test_one_changed_byte_is_noticed_and_its_content_named(saved, name, position):
-    place = {"first": 0, "header": 20, "middle": len(unpack(saved)[name]) // 2, "last": -1}
-    change(saved, name, lambda content: flip(content, place[position]))
+    found = place_of(saved, name)
+    places = {"first": 0, "header": 20, "middle": (found.stop - found.start) // 2}
+    place = found.start + places[position] if position in places else found.stop - 1
+    saved.write_bytes(flip(saved.read_bytes(), place))
     with pytest.raises(BundleError, match=name):
         EpistemicClassifier.load(saved, verify="now")
     with pytest.raises(BundleError, match=name):
@@ -377,13 +337,12 @@ def test_one_changed_byte_is_noticed_and_its_content_named(saved, name, position
 @pytest.mark.parametrize("shift", [0, pytest.param(5, marks=pytest.mark.slow)])
 def test_a_flipped_bit_anywhere_in_the_file_is_noticed(saved, shift):
     content, sha256 = saved.read_bytes(), read_bundle(saved).sha256
-    marks = len(content) - 2 * SECTOR
     with saved.open("r+b", buffering=0) as file:
         for place, byte in enumerate(content):
             for value in (byte ^ 1 << (place + shift) % 8, byte):
                 file.seek(place)
                 file.write(bytes([value]))
-                if value != byte and place >= marks:  # the other mark says the same
+                if value != byte and place < START:  # the other mark says the same
                     assert read_bundle(saved, verify="now").sha256 == sha256
                 elif value != byte:
                     with pytest.raises(BundleError):
@@ -487,8 +446,6 @@ def test_content_of_a_bundle_that_no_index_can_take_is_refused_though_its_checks
 ):
     """Such as one that was written by other means than `save`."""
     make_classifier(tuned=False).save(tmp_path / "x.iknow")
-    settings = dict(read_bundle(tmp_path / "x.iknow").settings)
-    settings["about"] |= {"per_class": [1, 2]}
     points = np.array([[1.0], [2.0], [np.nan]], dtype=np.float32)
     bundle = Bundle(
         classes=np.array([0, 1]),
@@ -497,7 +454,7 @@ def test_content_of_a_bundle_that_no_index_can_take_is_refused_though_its_checks
         activations={"a": points},
         metrics={"a": Minkowski(2)},
         neighborhoods={"a": Ball(0.1)},
-        settings=settings,
+        settings=make_settings([1, 2]),
     )
     query = ([[1.0, 0.0]], {"a": [[1.0]]})
     whole = np.nan_to_num(points)
@@ -509,7 +466,7 @@ def test_content_of_a_bundle_that_no_index_can_take_is_refused_though_its_checks
         ({"activations": {"a": whole}, "rows": np.array([0, 2, 2])}, "contain a number twice"),
         ({"activations": {"a": whole}, "rows": np.array([0, -2, 2])}, "whole numbers >= 0"),
     ]:
-        write_bundle(tmp_path / "x.iknow", replace(bundle, **wrong), "1")
+        write_bundle(tmp_path / "x.iknow", replace(bundle, **wrong))
         loaded = EpistemicClassifier.load(tmp_path / "x.iknow", verify=False)
         for _ in range(2):
             with pytest.raises(BundleError, match=f"damaged: .*{message}"):
@@ -600,11 +557,6 @@ def test_a_selection_is_taken_with_the_classes_that_may_be_known(tmp_path):
         known = assessment.assertion == Assertion.IK
         expected = (plain.assertion == Assertion.IK) & (plain.belief_codes != 1)
         np.testing.assert_array_equal(known, expected)
-
-
-def test_a_bundle_written_before_batches_were_sized_by_memory_still_loads(saved):
-    rewrite_manifest(saved, lambda manifest: manifest["settings"].update(batch_size=1024))
-    assert EpistemicClassifier.load(saved).batch_size == 1024
 
 
 def test_whitespace_added_to_the_manifest_is_noticed(saved):
@@ -699,24 +651,19 @@ def test_layers_of_different_lengths_are_noticed_without_verification(saved):
         EpistemicClassifier.load(saved, verify=False)
 
 
-@pytest.mark.parametrize("format", [7, 9])
-def test_another_format_is_refused_with_both_numbers_and_what_to_do(saved, format):
-    words = rf"has format {format}; this version of iknow reads format 8: .*the version that wrote"
-    for sealed in (True, False):  # another format may be sealed in another way
-        if sealed:
-            rewrite_manifest(saved, lambda manifest: manifest.update(format=format))
-        else:
-            change(saved, "manifest.json", lambda text: text[:-5] + b"other")
-        with pytest.raises(BundleError, match=words):
-            EpistemicClassifier.load(saved)
+@pytest.mark.parametrize("format", [8, 10])
+@pytest.mark.parametrize("sealed", [True, False])
+def test_another_format_is_refused_with_both_numbers_and_what_to_do(saved, format, sealed):
+    """Another format may be sealed in another way."""
+    set_format(saved, format, sealed=sealed)
+    words = rf"has format {format}; this version of iknow reads format 9: .*the version that wrote"
+    with pytest.raises(BundleError, match=words):
+        EpistemicClassifier.load(saved)
 
 
-def test_another_format_is_recognized_without_marks(saved):
-    rewrite_manifest(saved, lambda manifest: manifest.update(format=6))
-    contents = unpack(saved)
-    with saved.open("wb") as file:
-        write_archive(file, [(name, [content]) for name, content in contents.items()])
-    with pytest.raises(BundleError, match="has format 6; this version"):
+def test_a_manifest_of_another_format_in_a_file_of_ours_is_refused(saved):
+    rewrite_manifest(saved, lambda manifest: manifest.update(format=10))
+    with pytest.raises(BundleError, match=r"manifest\.json is damaged"):
         EpistemicClassifier.load(saved)
 
 
@@ -953,7 +900,7 @@ def make_what_exists(kind, target):
             target.write_bytes(target.read_bytes()[:-1])
         case "newer bundle":
             make_classifier().save(target)
-            rewrite_manifest(target, lambda manifest: manifest.update(format=9))
+            set_format(target, 10, sealed=True)
 
 
 def content_of(folder):
@@ -987,13 +934,13 @@ def test_what_exists_and_is_no_bundle_is_left_alone(tmp_path, kind, by_link):
 
 def test_a_file_that_appears_while_a_bundle_is_written_is_left_alone(tmp_path, monkeypatch):
     target = tmp_path / "x.iknow"
-    write = iknow.storage.bundle.write_archive
+    write = iknow.storage.bundle.write_file
 
-    def write_slowly(file, contents, comment):
-        write(file, contents, comment)
+    def write_slowly(file, contents):
+        write(file, contents)
         target.write_text("precious")
 
-    monkeypatch.setattr(iknow.storage.bundle, "write_archive", write_slowly)
+    monkeypatch.setattr(iknow.storage.bundle, "write_file", write_slowly)
     with pytest.raises(BundleError, match="exists and is not a bundle"):
         make_classifier().save(target)
     assert content_of(tmp_path) == {target: b"precious"}
@@ -1164,14 +1111,14 @@ def make_small_bundle(seed, n=40_000):
         activations={"a": np.full((n, 4), seed, dtype=np.float32)},
         metrics={"a": Minkowski(2)},
         neighborhoods={"a": Ball(seed)},
-        settings={"seed": seed},
+        settings=make_settings([n // 2, n // 2], random_state=seed),
     )
 
 
 def assert_whole(bundle):
     """Everything in it was written by the same save."""
-    assert (bundle.activations["a"] == bundle.settings["seed"]).all()
-    assert bundle.neighborhoods["a"] == Ball(bundle.settings["seed"])
+    assert (bundle.activations["a"] == bundle.settings.random_state).all()
+    assert bundle.neighborhoods["a"] == Ball(bundle.settings.random_state)
 
 
 def test_first_saves_and_loads_that_race_all_find_whole_bundles(tmp_path, mapped):
@@ -1181,7 +1128,7 @@ def test_first_saves_and_loads_that_race_all_find_whole_bundles(tmp_path, mapped
     def save(seed):
         go.wait()
         for i in range(10):
-            write_bundle(path, make_small_bundle(100 * seed + i), "1")
+            write_bundle(path, make_small_bundle(100 * seed + i))
 
     def load(_):
         go.wait()
@@ -1205,23 +1152,24 @@ import numpy as np
 from iknow import Ball
 from iknow.storage.bundle import Bundle, read_bundle, write_bundle
 from iknow.metrics import Minkowski
+from tests.storage.making import make_settings
 
 path, n_kills = sys.argv[1], int(sys.argv[2])
-write_bundle(path, make_small_bundle(0), "1")
+write_bundle(path, make_small_bundle(0))
 moments = random.Random(0)
 n_left = 0
 for kill in range(n_kills):
     child = os.fork()
     if child == 0:
         for seed in range(10_000):
-            write_bundle(path, make_small_bundle(seed), "1")
+            write_bundle(path, make_small_bundle(seed))
     time.sleep(moments.uniform(0.001, 0.06))
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     assert_whole(read_bundle(path, verify="now"))
     n_left += len(os.listdir(os.path.dirname(path))) - 1
     assert len(os.listdir(os.path.dirname(path))) <= 2
-write_bundle(path, make_small_bundle(1), "1")
+write_bundle(path, make_small_bundle(1))
 print(n_left, os.listdir(os.path.dirname(path)))
 """
 
@@ -1274,20 +1222,22 @@ def test_a_bundle_written_by_hand_reads_back(tmp_path):
         rows=np.array([4, 2]),
         activations={"a": np.array([[1.0], [2.0]], dtype=np.float32)},
         metrics={"a": Minkowski(1.5)},
-        neighborhoods={"a": Ball(0.1)},
-        settings={"anything": [1, None, "ü", {"float": math.nan}, -math.inf, np.float32(0.5)]},
+        neighborhoods={"a": Ball(np.inf)},
+        settings=make_settings(
+            [1, 1], feature_names_in=["ü", ""], validation_fraction=np.float32(0.5)
+        ),
         probe={"a/b": np.array(["text", "ü"]), "": np.float16([[1], [2]]), "n": np.array(3)},
     )
-    write_bundle(tmp_path / "x", bundle, "9.9")
+    write_bundle(tmp_path / "x", replace(bundle, version="9.9"))
     found = read_bundle(tmp_path / "x")
     assert found.classes.tolist() == ["x", "y"]
     assert found.labels.tolist() == [0, 1]
     assert found.rows.tolist() == [4, 2]
     assert found.activations["a"].tolist() == [[1.0], [2.0]]
     assert found.metrics == {"a": Minkowski(1.5)}
-    assert found.neighborhoods == {"a": Ball(0.1)}
-    assert repr(found.settings) == "{'anything': [1, None, 'ü', {'float': nan}, -inf, 0.5]}"
+    assert found.neighborhoods == {"a": Ball(np.inf)}
+    assert found.settings == bundle.settings
     assert {name: (a.dtype, a.tolist()) for name, a in found.probe.items()} == {
         name: (a.dtype, a.tolist()) for name, a in bundle.probe.items()
     }
-    assert read_manifest(unpack(tmp_path / "x")["manifest.json"])["iknow"] == "9.9"
+    assert json.loads(unpack(tmp_path / "x")["manifest.json"])["iknow"] == found.version == "9.9"

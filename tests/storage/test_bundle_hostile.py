@@ -22,10 +22,10 @@ from iknow.errors import BundleError, InputError
 from iknow.metrics import Weighted
 from iknow.models import PrecomputedModel
 from iknow.npy import encode_array
-from iknow.storage.archive import Entry, lay_out, read_archive, write_archive
+from iknow.storage.archive import LARGEST_FRAME, START, open_file, read_zip, write_zip
 from iknow.storage.bundle import read_bundle
-from iknow.storage.manifest import LARGEST, read_manifest, write_manifest
-from tests.storage.test_bundle import pack, unpack
+from iknow.storage.manifest import LARGEST
+from tests.storage.making import pack, place_of, seal_frame, unpack, write_manifest, write_sparse
 
 
 def make_outputs(seed):
@@ -48,18 +48,8 @@ def contents(tmp_path_factory):
     classifier.save(path)
     found = unpack(path)
     assert "layers/b/metric-map.npy" in found
-    assert read_manifest(found["manifest.json"])["settings"]["selection"]["certificate"]
+    assert json.loads(found["manifest.json"])["selection"]["certificate"]
     return found
-
-
-def seal(body):
-    """A manifest's text of any bytes, with the checksum that belongs to it."""
-    return body + b',\n"sha256": "' + hashlib.sha256(body).hexdigest().encode() + b'"\n}\n'
-
-
-def seal_text(manifest):
-    """The text of any JSON, sealed, without any of the writer's own checks."""
-    return seal(json.dumps(manifest).encode()[:-1])
 
 
 def use(path, verify=True):
@@ -79,26 +69,26 @@ def use(path, verify=True):
 # Texts that are no manifest
 
 
+def as_manifest(body):
+    """A text that begins and ends as a manifest does."""
+    return b"{\n" + body + b"\n}\n"
+
+
 TEXTS = {
     "nothing": b"",
     "a word": b"hello",
-    "not sealed": b"{}",
-    "not UTF-8": seal(b'{"format": "\xff"'),
-    "a byte order mark": seal(b'\xef\xbb\xbf{"format": 8'),
-    "a list": b"[" + seal(b"1"),
-    "no entry": seal(b"{"),
-    "deep lists": seal(b'{"format": 8, "x": ' + b"[" * 1_000_000),
-    "deep objects": seal(b'{"format": 8, "x": ' + b'{"a":' * 1_000_000),
-    "deep and closed": seal(b'{"format": 8, "x": ' + b"[" * 500_000 + b"]" * 500_000),
-    "many values": seal(b'{"format": 8, "x": [' + b"[]," * 3_000_000 + b"[]]"),
-    "unended string": seal(b'{"format": 8, "x": "' + b'\\"' * 1_000_000),
-    "a key twice": seal(b'{"format": 8, "format": 8'),
-    "NaN": seal(b'{"format": NaN'),
-    "Infinity": seal(b'{"format": -Infinity'),
-    "a large integer": seal(b'{"format": ' + b"9" * 5000),
-    "a large number": seal(b'{"format": 1e999'),
-    "another number": seal(b'{"format": {"float": "1e9"}'),
-    "too long": seal(b'{"format": 8, "x": "' + b"x" * LARGEST + b'"'),
+    "an empty object": b"{}",
+    "not UTF-8": as_manifest(b'"format": "\xff"'),
+    "a byte order mark": b"\xef\xbb\xbf" + as_manifest(b'"format": 9'),
+    "a list": b"[1]",
+    "no entry": as_manifest(b""),
+    "deep lists": as_manifest(b'"format": 9,\n"x": ' + b"[" * 1_000_000),
+    "deep objects": as_manifest(b'"format": 9,\n"x": ' + b'{"a":' * 1_000_000),
+    "deep and closed": as_manifest(b'"format": 9,\n"x": ' + b"[" * 500_000 + b"]" * 500_000),
+    "many values": as_manifest(b'"format": 9,\n"x": [' + b"[]," * 3_000_000 + b"[]]"),
+    "unended string": as_manifest(b'"format": 9,\n"x": "' + b'\\"' * 1_000_000),
+    "a large integer": as_manifest(b'"format": ' + b"9" * 5000),
+    "too long": as_manifest(b'"format": 9,\n"x": "' + b"x" * LARGEST + b'"'),
 }
 
 
@@ -109,14 +99,36 @@ def test_a_text_that_is_no_manifest_is_refused(tmp_path, contents, text):
         read_bundle(tmp_path / "x.iknow", verify=False)
 
 
+SPELLINGS = {
+    "a key twice": (b'"k": 5,', b'"k": 4, "k": 5,'),
+    "a key twice on top": (b'"iknow":', b'"iknow": "",\n"iknow":'),
+    "NaN": (b'"validation_fraction": 0.25', b'"validation_fraction": NaN'),
+    "Infinity": (b'"validation_fraction": 0.25', b'"validation_fraction": Infinity'),
+    "a number beyond floats": (b'"validation_fraction": 0.25', b'"validation_fraction": 1e999'),
+    "digits that no float has": (b"0.25", b"0.2500000000000000000001"),
+    "another spelling of a number": (b"0.25", b"2.5e-1"),
+    "an integer beyond 64 bits": (b'"k": 5', b'"k": 36893488147419103232'),
+    "an unknown number": (b"0.25", b'{"float": "1e9"}'),
+    "a space": (b'"k": 5', b'"k":  5'),
+    "a line": (b"{\n", b"{\n\n"),
+    "an escape": (b'"rule"', b'"r\\u0075le"'),
+    "something behind it": (b"\n}\n", b"\n}\n\n"),
+}
+
+
+@pytest.mark.parametrize(("before", "after"), SPELLINGS.values(), ids=SPELLINGS)
+def test_a_manifest_has_one_spelling(tmp_path, contents, before, after):
+    """However the checksums are: what another reader would read differently is refused."""
+    text = contents["manifest.json"]
+    assert before in text
+    pack(tmp_path / "x.iknow", contents | {"manifest.json": text.replace(before, after, 1)})
+    with pytest.raises(BundleError, match=r"manifest\.json is damaged"):
+        read_bundle(tmp_path / "x.iknow", verify=False)
+
+
 def test_a_manifest_is_refused_by_its_size_before_it_takes_memory(tmp_path, contents):
     """A sparse file: 8 GB that take no room, and must take none here."""
-    size = 8 << 30
-    layout = lay_out([Entry("manifest.json", size, 0)])
-    with (tmp_path / "x.iknow").open("wb") as file:
-        file.write(layout.headers[0])
-        file.seek(layout.end)
-        file.write(layout.ends)
+    write_sparse(tmp_path / "x.iknow", [("manifest.json", b"", 8 << 30)])
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(BundleError, match=r"manifest\.json is damaged: it may have"):
         read_bundle(tmp_path / "x.iknow")
@@ -138,9 +150,9 @@ def set_at(path, value):
     return edit
 
 
-SELECTION = ("settings", "selection")
+SELECTION = ("selection",)
 WRONG = {
-    ("format",): [8.0, "8", None, True],
+    ("format",): [9.0, "9", None, True],
     ("iknow",): [None, 1],
     ("classes",): [None, [], {}, {"kind": "int64", "values": [0, 1, 2], "more": 1}],
     ("classes", "kind"): ["O", "float128", "str", "V8", "uint8,f4", "bool", None, 1, "datetime64"],
@@ -232,9 +244,8 @@ CASES = [(path, value) for path, values in WRONG.items() for value in values]
 def test_a_wrong_value_in_a_sealed_manifest_is_refused(tmp_path, contents, path):
     for value in WRONG[path]:
         manifest = json.loads(contents["manifest.json"])
-        del manifest["sha256"]
         set_at(path, value)(manifest)
-        pack(tmp_path / "x.iknow", contents | {"manifest.json": seal_text(manifest)})
+        pack(tmp_path / "x.iknow", contents | {"manifest.json": write_manifest(manifest)})
         assert use(tmp_path / "x.iknow") is not None, value
 
 
@@ -245,7 +256,6 @@ def test_a_missing_entry_in_a_sealed_manifest_is_refused(tmp_path, contents):
             yield from find_entries(value, (*path, key))
 
     original = json.loads(contents["manifest.json"])
-    del original["sha256"]
     entries = list(find_entries(original))
     assert len(entries) > 40
     for path in entries:
@@ -254,7 +264,7 @@ def test_a_missing_entry_in_a_sealed_manifest_is_refused(tmp_path, contents):
         for key in path[:-1]:
             record = record[key]
         del record[path[-1]]
-        pack(tmp_path / "x.iknow", contents | {"manifest.json": seal_text(manifest)})
+        pack(tmp_path / "x.iknow", contents | {"manifest.json": write_manifest(manifest)})
         if "by_class" not in path[:-1]:
             assert use(tmp_path / "x.iknow") is not None, path
 
@@ -286,12 +296,11 @@ def mutate(value, chance):
 @pytest.mark.parametrize("n", [100, pytest.param(5_000, marks=pytest.mark.slow)])
 def test_any_mutation_of_a_sealed_manifest_is_refused_or_harmless(tmp_path, contents, n):
     original = json.loads(contents["manifest.json"])
-    del original["sha256"]
     chance = random.Random(n)
     n_refused = 0
     for _ in range(n):
         manifest = {key: mutate(value, chance) for key, value in original.items()}
-        pack(tmp_path / "x.iknow", contents | {"manifest.json": seal_text(manifest)})
+        pack(tmp_path / "x.iknow", contents | {"manifest.json": write_manifest(manifest)})
         try:
             n_refused += use(tmp_path / "x.iknow", verify=False) is not None
         except InputError as error:  # of the queries, which fit other labels or layers no more
@@ -312,7 +321,6 @@ def test_any_mutation_of_a_probe_is_refused_or_harmless(tmp_path, n):
     classifier.fit(layers["b"], y).save(path)
     contents = unpack(path)
     original = json.loads(contents["manifest.json"])
-    del original["sha256"]
     probes = [name for name in contents if name.startswith("probe/")]
     arrays = [np.zeros(0), np.array(3), np.ones((60, 4)), np.array(["x"] * 32), np.ones((32, 3)),
               np.full((32, 3), np.nan), np.array(["2020"], dtype="M8[Y]"), np.ones((32, 0)),
@@ -329,7 +337,7 @@ def test_any_mutation_of_a_probe_is_refused_or_harmless(tmp_path, n):
             name = chance.choice(probes)
             changed[name] = b"".join(encode_array(chance.choice(arrays)))
             manifest["arrays"][name] = hashlib.sha256(changed[name]).hexdigest()
-        pack(path, changed | {"manifest.json": seal_text(manifest)})
+        pack(path, changed | {"manifest.json": write_manifest(manifest)})
         try:
             EpistemicClassifier.load(path, FrozenEstimator(model)).assess(layers["b"])
         except BundleError:
@@ -370,7 +378,7 @@ def test_a_header_that_numpy_does_not_write_is_refused(tmp_path, contents, heade
 
 def reseal(contents, arrays):
     """The same bundle with other arrays and checksums that are right for them."""
-    manifest = read_manifest(contents["manifest.json"])
+    manifest = json.loads(contents["manifest.json"])
     encoded = {name: b"".join(encode_array(array)) for name, array in arrays.items()}
     sums = {name: hashlib.sha256(content).hexdigest() for name, content in encoded.items()}
     manifest["arrays"] |= sums
@@ -409,9 +417,8 @@ def test_the_ways_of_resealing_are_right(tmp_path, contents):
     pack(tmp_path / "x.iknow", reseal(contents, {"rows.npy": 7 * np.arange(60)}))
     assert use(tmp_path / "x.iknow") is None
     manifest = json.loads(contents["manifest.json"])
-    del manifest["sha256"]
     manifest["settings"]["k"] = 7
-    pack(tmp_path / "x.iknow", contents | {"manifest.json": seal_text(manifest)})
+    pack(tmp_path / "x.iknow", contents | {"manifest.json": write_manifest(manifest)})
     assert use(tmp_path / "x.iknow") is None
 
 
@@ -439,72 +446,115 @@ def test_an_archive_of_another_writer_is_refused(tmp_path, contents, method):
 
 
 def test_two_contents_of_one_name_are_refused(tmp_path, contents):
-    pairs = [*contents.items(), ("rows.npy", contents["rows.npy"])]
-    with (tmp_path / "x.iknow").open("wb") as file:
-        write_archive(file, [(name, [content]) for name, content in pairs])
+    pack(tmp_path / "x.iknow", contents | {"rows.npx": contents["rows.npy"]})
+    whole = (tmp_path / "x.iknow").read_bytes()
+    marks, frame = whole[:START], whole[START:].replace(b"rows.npx", b"rows.npy")
+    with pytest.raises(BundleError, match="the same name"):
+        seal_frame(marks + frame)
+    (tmp_path / "x.iknow").write_bytes(marks + frame)
     assert "the same name" in use(tmp_path / "x.iknow")
 
 
-def test_the_manifest_must_come_first(tmp_path, contents):
-    pack(tmp_path / "x.iknow", dict(reversed(contents.items())))
-    assert r"manifest.json is missing" in use(tmp_path / "x.iknow")
+def test_the_order_of_contents_does_not_matter(tmp_path, contents):
+    first, *others = contents.items()
+    pack(tmp_path / "x.iknow", dict([first, *reversed(others)]))
+    assert use(tmp_path / "x.iknow") is None
+
+
+def frame_of(path):
+    """Every place in a bundle's ZIP that is in no content."""
+    opened = open_file(path)
+    inside = {i for place in opened.places.values() for i in range(place.start, place.stop)}
+    return [i for i in range(START, opened.marks.last.base.end) if i not in inside]
+
+
+def test_every_flipped_bit_around_the_contents_is_noticed(tmp_path, contents):
+    """Each bit of each byte of headers, padding and directory, with all checksums as they were."""
+    path = tmp_path / "x.iknow"
+    pack(path, contents)
+    whole, places = path.read_bytes(), frame_of(path)
+    assert len(places) > 1_000
+    with path.open("r+b", buffering=0) as file:
+        for place in places:
+            for value in [whole[place] ^ 1 << bit for bit in range(8)] + [whole[place]]:
+                file.seek(place)
+                file.write(bytes([value]))
+                if value != whole[place]:
+                    with pytest.raises(BundleError, match="is damaged"):
+                        open_file(path)
+    assert use(path) is None
 
 
 @pytest.mark.parametrize("n", [1_000, pytest.param(50_000, marks=pytest.mark.slow)])
-def test_any_mutation_of_the_archives_headers_is_refused(tmp_path, contents, n):
+@pytest.mark.parametrize("sealed", [True, False])
+def test_any_mutation_around_the_contents_is_refused_or_harmless(tmp_path, contents, n, sealed):
     """Several bytes at a time, where numbers are: sizes, counts and places that agree or not."""
     path = tmp_path / "x.iknow"
     pack(path, contents)
-    whole = path.read_bytes()
-    entries = [Entry(name, len(content), 0) for name, content in contents.items()]
-    layout = lay_out(entries)
-    spots = [*range(layout.end, layout.end + len(layout.ends))]
-    for header, start in zip(layout.headers, layout.starts, strict=True):
-        spots += range(start - len(header), start)
-    chance = random.Random(n)
+    whole, spots = path.read_bytes(), frame_of(path)
+    chance, n_accepted = random.Random(n), 0
     for _ in range(n):
         changed = bytearray(whole)
         for _ in range(chance.randint(1, 3)):
             spot = chance.choice(spots)
             filling = chance.choice([b"\0", b"\xff", b"\x7f", chance.randbytes(1)])
-            changed[spot : spot + chance.choice([1, 2, 4, 8])] = filling
-        changed = changed[: len(whole)].ljust(len(whole), b"\0")
+            filling *= chance.choice([1, 2, 4, 8])
+            changed[spot : spot + len(filling)] = filling
+        changed = bytes(changed[: len(whole)]).ljust(len(whole), b"\0")
         if changed == whole:
             continue
-        path.write_bytes(changed)
-        with pytest.raises(BundleError, match=r"is not a bundle|its marks are missing"):
-            read_bundle(path, verify=False)
+        try:
+            path.write_bytes(seal_frame(changed) if sealed else changed)
+            read_bundle(path, verify="now")
+        except BundleError:
+            continue
+        n_accepted += 1
+        assert unpack(path) == contents
+    assert (n_accepted > 0) == sealed
 
 
-def test_contents_beyond_four_gigabytes_are_found_by_others_too(tmp_path):
-    """A sparse file; the oracle is Python's zipfile."""
-    entries = [Entry("first", 3, 0x352441C2), Entry("large", 5 << 30, 0), Entry("last", 4, 0)]
-    entries[2] = entries[2]._replace(crc=zipfile.crc32(b"here"))
-    layout = lay_out(entries)
-    with (tmp_path / "x").open("wb") as file:
-        for header, start, content in zip(
-            layout.headers, layout.starts, (b"abc", b"", b"here"), strict=True
-        ):
-            assert start % 64 == 0
-            file.seek(start - len(header))
-            file.write(header + content)
-        file.seek(layout.end)
-        file.write(layout.ends)
-    with zipfile.ZipFile(tmp_path / "x") as opened:
-        assert [(i.filename, i.file_size) for i in opened.infolist()] == [
-            (entry.name, entry.size) for entry in entries
-        ]
-        assert opened.read("first") == b"abc"
-        assert opened.read("last") == b"here"
-    with (tmp_path / "x").open("rb") as file:
+def test_what_lies_around_the_contents_takes_little_memory(tmp_path, contents):
+    """A directory that claims to be as large as a sparse file of 8 GB, or padding that is."""
+    path = tmp_path / "x.iknow"
+    pack(path, contents)
+    whole = path.read_bytes()
+    end = whole.rindex(b"PK\x05\x06")
+    large = 0xFFFFFFF0.to_bytes(4, "little")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    lying = whole[: end + 12] + large + bytes(4) + whole[end + 20 :]
+    with pytest.raises(BundleError, match="its directory is damaged"):
+        read_zip(lambda start, stop: lying[start:stop], START, len(lying))
+    with path.open("w+b") as file:
+        file.seek(8 << 30)
+        write_zip(file, [("a", [b"b"])])
+        end = file.tell()
 
         def read(start, stop):
             file.seek(start)
             return file.read(stop - start)
 
-        places = read_archive(read, (tmp_path / "x").stat().st_size)
-        assert read(places["last"].start, places["last"].stop) == b"here"
-        assert places["large"].stop - places["large"].start == 5 << 30
+        with pytest.raises(BundleError, match=f"more than {LARGEST_FRAME:,} bytes around"):
+            read_zip(read, START, end)
+    if sys.platform.startswith("linux"):
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # in kB
+
+
+def test_contents_beyond_four_gigabytes_are_found_by_others_too(tmp_path):
+    """A sparse file; the oracle is Python's zipfile."""
+    contents = [("manifest.json", b"abc", 0), ("large", b"", 5 << 30), ("last", b"here", 0)]
+    write_sparse(tmp_path / "x", contents)
+    with zipfile.ZipFile(tmp_path / "x") as opened:
+        assert [(i.filename, i.file_size) for i in opened.infolist()] == [
+            (name, len(start) + more) for name, start, more in contents
+        ]
+        assert opened.read("manifest.json") == b"abc"
+        assert opened.read("last") == b"here"
+    place = place_of(tmp_path / "x", "last")
+    with (tmp_path / "x").open("rb") as file:
+        file.seek(place.start)
+        assert file.read().startswith(b"here")
+    assert place.start % 64 == 0
+    assert place.start > 5 << 30
 
 
 # Rules that need more than there is

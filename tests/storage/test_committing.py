@@ -9,9 +9,9 @@ from sklearn.neural_network import MLPClassifier
 from iknow import EpistemicClassifier
 from iknow.classifier.memory import follow
 from iknow.errors import BundleError, ConflictError, InputError
-from iknow.storage.bundle import read_bundle
+from iknow.storage.bundle import compact_bundle, read_bundle
 from iknow.storage.info import describe_bundle
-from iknow.storage.segments.compacting import compact_bundle
+from iknow.storage.saving import commit_changes
 from tests.storage.test_bundle import make_classifier, make_outputs
 
 X, Y = make_blobs(400, 5, centers=4, cluster_std=2.0, random_state=0)
@@ -148,7 +148,7 @@ def test_a_failed_commit_can_be_tried_again(path, monkeypatch):
     def fail(*arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("iknow.storage.segments.appending.os.write", fail)
+    monkeypatch.setattr("iknow.storage.archive.os.write", fail)
     with pytest.raises(OSError, match="No space"):
         ec.memory.commit()
     monkeypatch.undo()
@@ -157,15 +157,65 @@ def test_a_failed_commit_can_be_tried_again(path, monkeypatch):
     assert len(read_bundle(path).changes) == 1
 
 
-def test_what_was_not_loaded_or_was_compacted_is_saved_instead(path, tmp_path):
+def test_what_was_not_loaded_is_saved_instead(path):
     with pytest.raises(InputError, match="save this one"):
         make_classifier().memory.commit()
-    ec = EpistemicClassifier.load(path)
-    ec.memory.remove([3]).compact()
-    with pytest.raises(InputError, match="save this classifier instead"):
-        ec.memory.commit()
     with pytest.raises(BundleError):
         EpistemicClassifier.load(path, at="0" * 64)
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_what_was_compacted_is_committed_compacted(path, model, given):
+    """The bundle keeps its model and its maker's words, and nothing of what was removed."""
+    ec = change(EpistemicClassifier.load(path, model if given else None))
+    before, gone = describe_bundle(path), X[[152, *range(3)]]
+    gone[1:] = ec.indexes_["input"].take(np.array([30, 31, 32]))[0]
+    ec.memory.compact()
+    ec.memory.remove([30, 31, 32], who="Cid").compact()
+    assert traces_of(path.read_bytes(), gone) == [1, 2, 3]
+    ec.memory.commit()
+    loaded, info = EpistemicClassifier.load(path), describe_bundle(path)
+    assert said(loaded) == said(ec)
+    assert [each.sentence() for each in loaded.memory.log] == [
+        each.sentence() for each in ec.memory.log
+    ]
+    assert (info.n_samples, info.n_segments, len(info.changes)) == (154, 0, 6)
+    assert (info.exported, info.created, info.model) == (
+        before.exported,
+        before.created,
+        before.model,
+    )
+    assert traces_of(path.read_bytes(), gone) == []
+    assert info.sha256 == ec.plan_.bundled["sha256"]
+    ec.memory.remove([33]).commit()
+    assert describe_bundle(path).n_segments == 1  # from here on it appends again
+
+
+def test_what_was_compacted_does_not_undo_what_others_did(path):
+    one, other = EpistemicClassifier.load(path), EpistemicClassifier.load(path)
+    one.memory.remove([3]).compact()
+    other.memory.remove([5]).commit()
+    before = path.read_bytes()
+    with pytest.raises(ConflictError, match="load it again"):
+        one.memory.commit()
+    assert path.read_bytes() == before
+
+
+def test_whoever_keeps_a_record_is_told_the_sha256_before_and_may_refuse(path):
+    """Also where the bundle is written anew."""
+
+    def refuse(sha256):
+        raise ZeroDivisionError
+
+    for prepare in (lambda m: m.remove([3]), lambda m: m.remove([5]).compact()):
+        ec = EpistemicClassifier.load(path)
+        prepare(ec.memory)
+        before, told = path.read_bytes(), []
+        with pytest.raises(ZeroDivisionError):
+            commit_changes(ec.plan_, None, refuse)
+        assert path.read_bytes() == before
+        plan = commit_changes(ec.plan_, None, told.append)
+        assert told == [describe_bundle(path).sha256] == [plan.bundled["sha256"]]
 
 
 def test_a_classifier_catches_up_with_its_bundle(tmp_path):

@@ -1,6 +1,5 @@
 """Bundles say what they are, and how their models are read."""
 
-import hashlib
 import io
 import json
 import math
@@ -27,14 +26,12 @@ from iknow import Ball, EpistemicClassifier, as_model
 from iknow.errors import BundleError, InputError
 from iknow.metrics import Minkowski, Weighted
 from iknow.models import PrecomputedModel
-from iknow.storage.about_record import check_name, check_note, name_model
-from iknow.storage.archive import Entry, lay_out
-from iknow.storage.info import describe_bundle
-from iknow.storage.manifest import read_manifest, write_manifest
-from iknow.storage.segments.marks import first_marks, room_at
+from iknow.storage.info import describe_bundle, name_model
+from iknow.storage.manifest import check_name, check_note
 from iknow.version import __version__
 from tests.markup import Page
-from tests.storage.test_bundle import make_outputs, unpack
+from tests.storage.making import unpack, write_manifest, write_sparse
+from tests.storage.test_bundle import make_outputs
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +54,7 @@ def test_a_bundle_says_what_it_is(tuned, tmp_path):
     assert (info.name, info.note, info.title) == ("irises", "Three kinds,\nfrom 1936.", "irises")
     assert before <= datetime.fromisoformat(info.created) <= datetime.now(UTC)
     assert info.model == "Pipeline(StandardScaler, LogisticRegression)"
-    assert (info.iknow, info.version, info.format) == (__version__, None, 8)
+    assert (info.iknow, info.version, info.format) == (__version__, None, 9)
     assert info.n_bytes == (tmp_path / "x.iknow").stat().st_size
     labels = tuned.indexes_["standardscaler"].labels
     assert info.per_class == tuple(np.bincount(labels).tolist())
@@ -167,7 +164,7 @@ def test_a_description_leaves_the_large_arrays_on_disk(tmp_path):
     """A sparse file: 8 GB that take no room, and must take none here."""
     X, y = make_outputs()
     EpistemicClassifier(PrecomputedModel(), rule=Ball(1)).fit(X, y).save(tmp_path / "x")
-    manifest = read_manifest(unpack(tmp_path / "x")["manifest.json"])
+    manifest = json.loads(unpack(tmp_path / "x")["manifest.json"])
     n = 1 << 20
     manifest["settings"]["about"]["per_class"] = [n, 0, 0]
     contents = [("manifest.json", write_manifest(manifest), 0)]
@@ -181,19 +178,7 @@ def test_a_description_leaves_the_large_arrays_on_disk(tmp_path):
         fields_of = {"descr": dtype, "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(header, fields_of)
         contents.append((name, header.getvalue(), int(dtype[2]) * math.prod(shape)))
-    entries = [Entry(name, len(start) + more, 0) for name, start, more in contents]
-    layout = lay_out(entries)
-    end = layout.end + len(layout.ends)
-    layout = lay_out(entries, room_at(end))
-    with (tmp_path / "x").open("wb") as file:
-        for header, place, (_, start, _) in zip(
-            layout.headers, layout.starts, contents, strict=True
-        ):
-            file.seek(place - len(header))
-            file.write(header + start)
-        file.seek(layout.end)
-        file.write(layout.ends)
-        file.write(first_marks(end, hashlib.sha256(contents[0][1]).digest()))
+    write_sparse(tmp_path / "x", contents)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     info = describe_bundle(tmp_path / "x")
     assert (info.n_samples, info.layers[0].n_features) == (n, 2000)

@@ -25,7 +25,8 @@ from iknow.models.export import as_portable
 from iknow.models.onnx import PortableModel
 from iknow.storage.info import describe_bundle
 from tests.models.onnx.graphs import hidden_weights, mlp, parsed
-from tests.storage.test_bundle import change, make_classifier, rewrite_manifest, unpack
+from tests.storage.making import change, rewrite_manifest, unpack
+from tests.storage.test_bundle import make_classifier
 
 X, Y = make_blobs(260, 4, centers=3, cluster_std=2.5, random_state=0)
 X = X.astype(np.float32)
@@ -257,7 +258,7 @@ def test_a_version_is_a_part_of_an_address(classifier, tmp_path, version):
         manifest["settings"]["about"]["version"] = version
 
     rewrite_manifest(tmp_path / "x.iknow", put)
-    with pytest.raises(BundleError, match="version must be"):
+    with pytest.raises(BundleError, match=r"version must be|settings\.about\.version"):
         describe_bundle(tmp_path / "x.iknow")
 
 
@@ -323,7 +324,7 @@ def test_a_forged_bundle_reads_no_file(saved, tmp_path, monkeypatch, where):
 )
 def test_a_wrong_record_is_refused(saved, key, value):
     rewrite_manifest(saved, lambda manifest: manifest["model"].update({key: value}))
-    with pytest.raises(BundleError, match=r"manifest\.json: "):
+    with pytest.raises(BundleError, match=r"manifest\.json"):
         EpistemicClassifier.load(saved)
     with pytest.raises(BundleError):
         describe_bundle(saved)

@@ -2,7 +2,6 @@
 
 import base64
 import copy
-import hashlib
 import json
 import random
 from dataclasses import replace
@@ -16,8 +15,8 @@ from iknow.errors import BundleError, InputError
 from iknow.models import PrecomputedModel
 from iknow.selection import Selection
 from iknow.selection.record import from_plain, to_plain
-from iknow.storage.manifest import read_manifest, write_manifest
-from tests.storage.test_bundle import assert_same_assessment, pack, unpack
+from tests.storage.making import pack, unpack, write_manifest
+from tests.storage.test_bundle import assert_same_assessment
 
 GOALS = {
     "coverage": {"coverage": 0.7},
@@ -210,23 +209,20 @@ WRONG = {
 }
 
 
-def edit_settings(contents, path, value):
-    """The same bundle with another value among its settings, sealed again."""
+def edit_manifest(contents, path, value):
+    """The same bundle with another value in its manifest, sealed again."""
     manifest = json.loads(contents["manifest.json"])
-    del manifest["sha256"]
-    place = manifest["settings"]
+    place = manifest
     for key in path[:-1]:
         place = place[key]
     place[path[-1]] = value
-    body = json.dumps(manifest).encode()[:-1]
-    seal = hashlib.sha256(body).hexdigest().encode()
-    return contents | {"manifest.json": body + b',\n"sha256": "' + seal + b'"\n}\n'}
+    return contents | {"manifest.json": write_manifest(manifest)}
 
 
 @pytest.mark.parametrize("path", WRONG, ids=lambda path: ".".join(map(str, path)))
 def test_a_wrong_value_about_levels_is_refused(tmp_path, contents, path):
     for value in WRONG[path]:
-        pack(tmp_path / "x.iknow", edit_settings(contents, ("selection", *path), value))
+        pack(tmp_path / "x.iknow", edit_manifest(contents, ("selection", *path), value))
         with pytest.raises(BundleError, match=r"cannot be loaded: manifest\.json"):
             EpistemicClassifier.load(tmp_path / "x.iknow")
 
@@ -235,7 +231,7 @@ def test_the_ways_of_editing_are_right(tmp_path, contents):
     """So that what is refused above is refused for its own sake."""
     for place, value in ((0, as_text(np.linspace(-2, -0.1, 180))), (1, ORDINARY)):
         path = "selection", "levels", "voices", place, "reference"
-        pack(tmp_path / "x.iknow", edit_settings(contents, path, value))
+        pack(tmp_path / "x.iknow", edit_manifest(contents, path, value))
         loaded = EpistemicClassifier.load(tmp_path / "x.iknow")
         assert loaded.assess(make_outputs(50, 2)[0]).level.max() > 0
 
@@ -243,7 +239,7 @@ def test_the_ways_of_editing_are_right(tmp_path, contents):
 @pytest.mark.parametrize("quorum", [0, [1], [1, 2, 3], "3", 1.5, True, [1, 1 << 62], 1 << 62])
 def test_a_wrong_quorum_of_the_classifier_or_a_layer_is_refused(tmp_path, contents, quorum):
     for place in (("settings",), ("layers", "a", "neighborhood")):
-        manifest = read_manifest(contents["manifest.json"])
+        manifest = json.loads(contents["manifest.json"])
         record = manifest
         for key in place:
             record = record[key]
@@ -273,13 +269,13 @@ def mutate(value, chance):
 
 @pytest.mark.parametrize("n", [100, pytest.param(5_000, marks=pytest.mark.slow)])
 def test_any_mutation_of_a_selection_is_refused_or_harmless(tmp_path, contents, n):
-    original = json.loads(contents["manifest.json"])["settings"]["selection"]
+    original = json.loads(contents["manifest.json"])["selection"]
     queries, _ = make_outputs(20, 2)
     chance = random.Random(n)
     n_refused = 0
     for _ in range(n):
         changed = {key: mutate(value, chance) for key, value in original.items()}
-        pack(tmp_path / "x.iknow", edit_settings(contents, ("selection",), changed))
+        pack(tmp_path / "x.iknow", edit_manifest(contents, ("selection",), changed))
         try:
             loaded = EpistemicClassifier.load(tmp_path / "x.iknow")
         except BundleError:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Literal, Self
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from sklearn import get_config
@@ -21,7 +21,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from iknow.classifier import fitting, observe, tuning
+from iknow.classifier import fitting, observe
 from iknow.classifier.memory import Memory, as_bundled, extend
 from iknow.classifier.movement import Mover
 from iknow.classifier.plan import Plan, is_fixed
@@ -35,14 +35,14 @@ from iknow.explain.assessment import Assessment
 from iknow.explain.later import Later
 from iknow.metrics import Metric
 from iknow.models import PrecomputedModel
-from iknow.models.adapt import is_estimator, is_to_be_trained
+from iknow.models.adapt import is_estimator
 from iknow.models.inputs import own_copy
 from iknow.models.model import Model
 from iknow.models.probe import Probe
-from iknow.models.samples import is_loader
 from iknow.rules import Ball, RelativeBall
 from iknow.search.layer import LayerIndex, Search
-from iknow.selection import Goal, Selection
+from iknow.selection import Goal, Selection, check_unseen, make_watch
+from iknow.selection.validation import check_not_tuned
 from iknow.storage.saving import load_classifier, save_classifier
 
 
@@ -61,8 +61,8 @@ def _has(method: str, *, others: bool = False) -> Callable[[Any], bool]:
 class _Unfitted:
     """The plan of a classifier that has none: an error. Once set, an attribute hides this."""
 
-    def __get__(self, classifier: Any, kind: Any = None) -> Any:
-        return self if classifier is None else check_is_fitted(classifier)  # raises
+    def __get__(self, classifier: Any, kind: Any = None) -> Plan:
+        return self if classifier is None else check_is_fitted(classifier)  # type: ignore  # raises
 
 
 def _of_plan(name: str) -> Any:
@@ -77,6 +77,7 @@ def _of_plan(name: str) -> Any:
     return property(find_it)
 
 
+@dataclass(eq=False, repr=False)
 class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Wraps a classifier and asserts IK, IMK or IDK for each of its predictions.
 
@@ -122,43 +123,28 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Assessment of 50 predictions: IK 37, IMK 6, IDK 7
     """
 
-    plan_: Plan = _Unfitted()  # type: ignore[assignment]
-    classes_: Labels = _of_plan("classes")
-    layers_: tuple[str, ...] = _of_plan("layers")
-    indexes_: Mapping[str, LayerIndex] = _of_plan("indexes")
-    model_: Model = _of_plan("model")
-    probe_: Probe | str = _of_plan("probe")
-    neighborhoods_: Mapping[str, Rule] = _of_plan("rules")
-    selection_: Selection = _of_plan("selection")
+    model: Any
+    layers: Sequence[str] | None = None
+    rule: type[Rule] | Rule | Mapping[str, Rule] | Selection = RelativeBall
+    _: KW_ONLY
+    quorum: int | Quorum | None = None
+    k: int = 5
+    metric: str | Metric | Mapping[str, str | Metric] | None = None
+    classes: Any = None
+    search: Search = None
+    validation_fraction: float = 0.25
+    batch_size: int | None = None
+    random_state: Any = 0
+    progress: bool = True
 
-    def __init__(
-        self,
-        model: Any,
-        layers: Sequence[str] | None = None,
-        rule: type[Rule] | Rule | Mapping[str, Rule] | Selection = RelativeBall,
-        *,
-        quorum: int | Quorum | None = None,
-        k: int = 5,
-        metric: str | Metric | Mapping[str, str | Metric] | None = None,
-        classes: Any = None,
-        search: Search = None,
-        validation_fraction: float = 0.25,
-        batch_size: int | None = None,
-        random_state: Any = 0,
-        progress: bool = True,
-    ) -> None:
-        self.model = model
-        self.layers = layers
-        self.rule = rule
-        self.quorum = quorum
-        self.k = k
-        self.metric = metric
-        self.classes = classes
-        self.search = search
-        self.validation_fraction = validation_fraction
-        self.batch_size = batch_size
-        self.random_state = random_state
-        self.progress = progress
+    plan_ = _Unfitted()
+    classes_: ClassVar[Labels] = _of_plan("classes")
+    layers_: ClassVar[tuple[str, ...]] = _of_plan("layers")
+    indexes_: ClassVar[Mapping[str, LayerIndex]] = _of_plan("indexes")
+    model_: ClassVar[Model] = _of_plan("model")
+    probe_: ClassVar[Probe | str] = _of_plan("probe")
+    neighborhoods_: ClassVar[Mapping[str, Rule]] = _of_plan("rules")
+    selection_: ClassVar[Selection] = _of_plan("selection")
 
     @classmethod
     def paper(cls, model: Any, **parameters: Any) -> Self:
@@ -208,14 +194,17 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 `sample_weight` of shape (n,); with metadata routing, if the classifier requests it.
                 They train the model and nothing else: as evidence all samples count alike.
         """
-        with fitting.unchanged_by_failure(self):
-            self.__dict__ = {name: old for name, old in vars(self).items() if name[-1] != "_"}
-            stored = None if folder is None else fitting.check_folder(folder, self.search)
-            at_hand = not is_loader(X)
-            if at_hand and is_estimator(self.model):
-                observe.check_features(self, self.model, X, None)
-            begin = fitting.train if at_hand and is_to_be_trained(self.model, X) else fitting.wrap
-            self.plan_ = begin(self, X, y, rows, params, stored)
+        return self._begin(lambda: fitting.fit(self, X, y, rows, params, folder))
+
+    def _begin(self, make_plan: Callable[[], Plan]) -> Self:
+        """Begin with a plan made anew; if that fails, everything is as it was before."""
+        before = self.__dict__
+        try:
+            self.__dict__ = {name: old for name, old in before.items() if name[-1] != "_"}
+            self.plan_ = make_plan()
+        except BaseException:
+            self.__dict__ = before
+            raise
         return self
 
     @available_if(_is_trained)  # type: ignore[untyped-decorator]
@@ -240,9 +229,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             True
         """
         if "plan_" not in vars(self):
-            with fitting.unchanged_by_failure(self):
-                self.plan_ = fitting.wrap(self, X, y, rows, {}, None, parts=True)
-            return self
+            return self._begin(lambda: fitting.wrap(self, X, y, rows, parts=True))
         extend(self, X, y, rows, parts=True)
         return self
 
@@ -346,9 +333,8 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _choose(self, plan: Plan, goal: Goal, X: Any, y: Any, reference: Any) -> Self:
         samples = observe.read(self, plan.model, X, y, layers=plan.layers)
-        chosen = tuning.select(self, plan, goal, samples, "validation", reference=reference)
-        with self.memory.alone():
-            self.plan_ = self.plan_.chosen(chosen, len(plan.log))
+        chosen = fitting.select(self, plan, goal, samples, "validation", reference=reference)
+        self.memory.step(lambda now: now.chosen(chosen, len(plan.log)))
         return self
 
     def watch(self, X: Any) -> Self:
@@ -375,9 +361,18 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "watch belongs to a tuned classifier: call tune first; with fixed neighborhoods "
                 "an alarm compares the stream with its own beginning"
             )
-        watch = tuning.watch(plan, self.assess(X, evidence=True))
-        with self.memory.alone():  # a change meanwhile must not be forgotten
-            self.plan_ = replace(self.plan_, selection=replace(self.selection_, watch=watch))
+        assessed = self.assess(X, evidence=True)
+        indexes = {layer: plan.indexes[layer] for layer in assessed.evidence}
+        check_unseen(assessed.evidence, indexes)
+        if (path := assessed.levels) is not None:
+            check_not_tuned(assessed.evidence, assessed.belief_codes, path, indexes)
+        answers = assessed.answers
+        watch = make_watch(
+            answers.watched, answers.belief, answers.watched_by_layer, answers.watched_layers
+        )
+        if watch is None:
+            raise InputError("watch needs at least one sample; got none")
+        self.memory.step(lambda now: replace(now, selection=replace(self.selection_, watch=watch)))
         return self
 
     def assess(self, X: Any, k: int = 0, *, evidence: bool = False) -> Assessment:
@@ -399,8 +394,8 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "no neighborhoods yet: call tune(X_val, y_val), or give rule=Ball(0.5), say (fit "
                 "tunes only a scikit-learn classifier that it trains itself, not a fitted one)"
             )
-        gathers = as_flag(evidence, "evidence")
-        least = as_whole(k, "k", "be a whole number >= 0", 0)
+        gathers = evidence is not False and as_flag(evidence, "evidence")
+        least = k if type(k) is int and k >= 0 else as_whole(k, "k", "be a whole number >= 0", 0)
         samples = observe.read(self, plan.model, X, layers=plan.layers)
         seen, found, decisions = observe.find(plan, samples, least, gathers, self.progress)
         selection, places = plan.selection or plan.given, np.arange(len(seen.belief))

@@ -1,4 +1,4 @@
-"""Fitting: from training samples to the memory of each layer.
+"""Fitting: from samples to a plan. `fit` collects evidence, and `tune` chooses the rules.
 
 A trained model is taken as it is. An unfitted scikit-learn classifier is cloned and trained on all
 but a part of the samples, which tunes the rules. `fit` passes on what that training asks for, such
@@ -15,9 +15,7 @@ in the order of the classes. In memory are the labels, the row numbers and one b
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,34 +24,43 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils.metadata_routing import process_routing
 
-from iknow.classifier.observe import check_valid, name_labels, read, track
-from iknow.classifier.plan import Plan, kind_of, settle
-from iknow.classifier.tuning import select
-from iknow.core.arrays import Floats32, Ints, Labels
+from iknow.classifier.observe import (
+    check_features,
+    check_valid,
+    name_labels,
+    observe,
+    read,
+    search_all,
+    track,
+)
+from iknow.classifier.plan import Plan, Settings, as_quorum, kind_of
+from iknow.core.arrays import Floats, Floats32, Ints, Labels
+from iknow.core.level import are_probabilities, log_odds
+from iknow.core.quorum import Contrast, Quorum, find_contrast, weigh
 from iknow.core.text import as_flag, as_real, names, shown
 from iknow.errors import InputError, RefusedError, SelectionError, warn
-from iknow.metrics import Metric
 from iknow.metrics.defaults import default_metric, warn_of_layers
-from iknow.models.adapt import as_model
+from iknow.models.adapt import as_model, is_estimator, is_to_be_trained
 from iknow.models.inputs import count_samples, own_copy, take_rows
 from iknow.models.labels import (
     as_labels,
     as_row_numbers,
+    check_count,
     check_several_classes,
+    check_trained,
     encode,
     find_classes,
 )
-from iknow.models.model import Model, Observation, check_width, observe_all
+from iknow.models.model import Model, Observation, check_width, observe_all, without_scores
 from iknow.models.numbers import as_dense
 from iknow.models.probe import Probe, make_probe
 from iknow.models.refused import ORDINARY, find_kinds, is_refusal
-from iknow.models.samples import Samples, warn_of_shuffling
-from iknow.pages import read_through
+from iknow.models.samples import Samples, is_loader, warn_of_shuffling
 from iknow.rules import Ball
-from iknow.search.disk import DiskIndex
-from iknow.search.layer import LayerIndex, Search
-from iknow.search.scratch import Folder, ScratchFile, as_folder, check_room, write_rows
-from iknow.selection import Goal, Selection
+from iknow.search.layer import LayerIndex
+from iknow.search.scratch import Folder, Spool, as_folder
+from iknow.selection import Goal, Selection, check_unseen, choose
+from iknow.selection.validation import Validation
 
 if TYPE_CHECKING:
     from iknow.classifier.estimator import EpistemicClassifier
@@ -62,19 +69,33 @@ if TYPE_CHECKING:
 # so that a small training set gives the same classifier on disk as in memory.
 MOST_ROWS = 100_000
 MOST_BYTES = 1 << 28  # of the activations that a metric is fitted to
-VALUES_AT_ONCE = 1 << 21
-BYTES_PER_VALUE = 9  # as they come, in the order of the classes, and coded
 
 
-@contextmanager
-def unchanged_by_failure(classifier: EpistemicClassifier) -> Iterator[None]:
-    """A classifier whose fit fails is as it was before."""
-    before = vars(classifier).copy()
-    try:
-        yield
-    except BaseException:
-        classifier.__dict__ = before
-        raise
+def fit(
+    classifier: EpistemicClassifier,
+    X: Any,
+    y: Any,
+    rows: Any,
+    params: Mapping[str, Any],
+    folder: Any,
+) -> Plan:
+    """The plan of a classifier, by training samples; the arguments are those of its `fit`."""
+    if isinstance(classifier.search, str) and folder is not None:
+        raise InputError(
+            "with folder=..., the evidence stays on disk: search must be no device; got "
+            f"{classifier.search!r}"
+        )
+    stored, at_hand = None if folder is None else as_folder(folder), not is_loader(X)
+    if at_hand and is_estimator(classifier.model):
+        check_features(classifier, classifier.model, X, None)
+    if at_hand and is_to_be_trained(classifier.model, X):
+        return train(classifier, X, y, rows, params, stored)
+    if params:
+        raise InputError(
+            f"fit got {names(params)}, but nothing is trained: the model is used as it is, and all "
+            "samples count alike as evidence. Leave it out, or pass an unfitted classifier"
+        )
+    return wrap(classifier, X, y, rows, folder=stored)
 
 
 def collect(
@@ -92,28 +113,28 @@ def collect(
     rows: as in `fit`. positions: see `check_valid`. parts: whether more samples will come. folder:
     where to keep the activations; None for memory.
     """
-    first = samples.first()
-    if samples.labels is not None and not parts:
-        check_several_classes(samples.labels)
-    settings = settle(classifier, model, first)
+    settings = Settings(classifier, model, first := samples.first())
+    if (known := samples.labels) is not None and not parts:  # else they come with the samples
+        settings.check_labels(known)
     layers = tuple(settings.roles)
-    if samples.n_samples is not None and not parts:
-        settings.check_size(samples.n_samples)
     enabled = as_flag(classifier.progress, "progress")
     batches = track(samples.read(), samples.n_batches, "Collecting evidence", enabled=enabled)
-    spool = Spool(folder, samples.n_expected)
+    spool, widths = Spool(folder, samples.n_expected), dict[str, int]()
+
+    def keep(part: Observation) -> Observation:
+        """The observation without its activations, which are in files from now on."""
+        for layer, values in part.activations.items():
+            check_width(layer, values, widths.setdefault(layer, values.shape[1]))
+        spool.take(part.activations)
+        return replace(part, activations={})
+
     asked = model, check_first(batches, samples), samples.n_samples, layers
-    if folder is None:
-        observation, n_columns = observe_all(*asked)
-    else:
-        observation, n_columns = observe_all(*asked, spool.take)
-        observation = replace(observation, activations=spool.rows())
+    observation, n_columns = observe_all(*asked) if folder is None else observe_all(*asked, keep)
+    found = observation.activations if folder is None else spool.rows()
     labels = name_labels(samples.all_labels(), classifier.classes)
-    if not parts:  # of a loader they are known by now
-        check_several_classes(labels)
-        settings.check_size(len(labels))
+    if known is None and not parts:
+        settings.check_labels(labels)
     check_valid(observation.invalid, "training", positions, layers)
-    found = observation.activations
     some = slice(None) if folder is None else choose_rows(found)
     typical = {layer: values[some] for layer, values in found.items()}
     warn_of_layers(typical, raw=not settings.levels and not settings.named)
@@ -127,11 +148,7 @@ def collect(
         )
         metric = metric.fit(typical[layer], codes[some])
         arrays = values, codes, len(classes), numbers, metric
-        indexes[layer] = (
-            LayerIndex.build(*arrays, search=classifier.search)
-            if folder is None
-            else build_on_disk(*arrays, folder, classifier.search)
-        )
+        indexes[layer] = LayerIndex.build(*arrays, classifier.search, folder)
     probe: Probe | str = "its loader yields inputs that cannot be kept in a bundle"
     inputs = samples.inputs
     if inputs is None and samples.richest is not None:
@@ -151,36 +168,6 @@ def check_first(batches: Iterable[Any], samples: Samples) -> Iterator[Any]:
         yield batch
 
 
-class Spool:
-    """Activations in scratch files, one for each layer, as one observation comes after another.
-
-    n_expected: about how many samples will come, if that is known, to see whether there is room.
-    """
-
-    def __init__(self, folder: Folder, n_expected: int | None) -> None:
-        self._folder, self._n_expected, self._n = folder, n_expected or 0, 0
-        self._files: dict[str, tuple[ScratchFile, int]] = {}
-
-    def take(self, part: Observation) -> Observation:
-        """The observation without its activations, which are in the files from now on."""
-        if not self._files:
-            widths = {layer: values.shape[1] for layer, values in part.activations.items()}
-            needed = BYTES_PER_VALUE * sum(widths.values()) * self._n_expected
-            check_room(as_folder(self._folder), needed)
-            self._files = {layer: (ScratchFile(self._folder), widths[layer]) for layer in widths}
-        for layer, values in part.activations.items():
-            file, width = self._files[layer]
-            check_width(layer, values, width)
-            file.write(values.astype(np.float32, copy=False), 4 * self._n * width)
-        self._n += len(part)
-        return replace(part, activations={})
-
-    def rows(self) -> dict[str, Floats32]:
-        """All activations by layer, mapped."""
-        files = self._files.items()
-        return {layer: file.as_rows(self._n, width) for layer, (file, width) in files}
-
-
 def choose_rows(activations: Mapping[str, Floats32]) -> Ints:
     """The samples that metrics are fitted to, ascending; all of them if they are few."""
     n = min(len(values) for values in activations.values())
@@ -189,59 +176,16 @@ def choose_rows(activations: Mapping[str, Floats32]) -> Ints:
     return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(np.int64)
 
 
-def build_on_disk(
-    activations: Floats32,
-    codes: Ints,
-    n_classes: int,
-    numbers: Ints,
-    metric: Metric,
-    folder: Folder,
-    search: Search,
-) -> LayerIndex:
-    """The index of a layer whose activations are mapped; see `LayerIndex.build`."""
-    order = np.lexsort((numbers, codes))
-    width = np.shape(metric.transform(activations[:1]))[1]
-
-    def pieces() -> Iterator[Floats32]:
-        for values in read_through(activations, VALUES_AT_ONCE // activations.shape[1]):
-            # As float32, which is what an index stores; it reports what overflows.
-            with np.errstate(over="ignore"):
-                points = np.asarray(metric.transform(values)).astype(np.float32, copy=False)
-            yield points
-
-    points = write_rows(folder, order, width, pieces())
-    if search is None and metric.p == 2:
-        search = partial(DiskIndex, folder=folder)
-    layer = LayerIndex(points, codes[order], n_classes, numbers[order], metric, search)
-    layer._index  # noqa: B018 - checked now
-    return layer
-
-
-def check_folder(folder: object, search: Search) -> Folder:
-    """A folder to stream to, made if there is none; a device would need its own copy."""
-    if isinstance(search, str):
-        raise InputError(
-            f"with folder=..., the evidence stays on disk: search must be no device; got {search!r}"
-        )
-    return as_folder(folder)  # type: ignore[arg-type]
-
-
 def wrap(
     classifier: EpistemicClassifier,
     X: Any,
     y: Any,
     rows: Any,
-    params: Mapping[str, Any],
-    folder: Folder,
     *,
     parts: bool = False,
+    folder: Folder = None,
 ) -> Plan:
     """The plan around a model that is used as it is; parts: more samples will come."""
-    if params:
-        raise InputError(
-            f"fit got {names(params)}, but nothing is trained: the model is used as it is, and all "
-            "samples count alike as evidence. Leave it out, or pass an unfitted classifier"
-        )
     model = adapt(classifier, classifier.model)
     if rows is None:
         warn_of_shuffling(X)
@@ -287,6 +231,75 @@ def train(
             "copies of training samples"
         )
         return replace(plan, rules=dict.fromkeys(plan.layers, Ball(0.0)))
+
+
+def select(
+    classifier: EpistemicClassifier,
+    plan: Plan,
+    goal: Goal,
+    samples: Samples,
+    what: str,
+    positions: Ints | None = None,
+    reference: Any = None,
+) -> Selection:
+    """The rules for a goal, chosen on some samples; positions: see `check_valid`."""
+    codes_of(plan, samples, classifier.classes)  # before the model works, if they are at hand
+    rule = kind_of(classifier.rule)
+    quorum = as_quorum(classifier.quorum, rule)
+    k = goal.neighbors_needed(rule, plan.index.n_rows, quorum)
+    seen = look(plan, samples, k, quorum, what, positions, classifier.progress)
+    seen, others = replace(seen, y_true=codes_of(plan, samples, classifier.classes)), None
+    if reference is not None:
+        further = read(classifier, plan.model, reference, layers=plan.layers)
+        others = look(plan, further, k, quorum, "reference", None, classifier.progress)
+        if others.from_probabilities != seen.from_probabilities:
+            # The scores look like probabilities in one set alone, so they rank in neither.
+            seen, others = replace(seen, confidence=None), replace(others, confidence=None)
+    return replace(choose(goal, seen, rule, plan.classes, reference=others), goal=goal)
+
+
+def codes_of(plan: Plan, samples: Samples, classes: Any) -> Ints | None:
+    """The classes of samples, as far as their labels are known, of shape (n,)."""
+    if samples.labels is None:
+        return None
+    labels = name_labels(samples.labels, classes)
+    if samples.n_samples is not None:
+        check_count(labels, samples.n_samples)
+    codes = encode(labels, plan.classes, "y")
+    check_trained(codes, plan.index.labels, plan.classes)
+    return codes
+
+
+def look(
+    plan: Plan,
+    samples: Samples,
+    k: int,
+    quorum: Quorum,
+    what: str,
+    positions: Ints | None,
+    progress: bool,
+) -> Validation:
+    """What tuning needs to know about samples that `fit` has not seen."""
+    odds: list[list[Floats]] = []
+    normalized: list[bool] = []
+
+    def contrast(layer: str, seen: Observation) -> Contrast:
+        found = plan.indexes[layer].gather(seen.activations[layer], k, max(quorum))
+        return find_contrast(weigh(found, quorum, seen.belief), seen.belief)
+
+    def heard() -> Iterator[Observation]:
+        for seen in observe(plan, samples, plan.layers, progress=progress):
+            normalized.append(are_probabilities(seen.scores))
+            odds.append([log_odds(seen.scores, seen.belief, each) for each in (False, True)])
+            yield without_scores(seen)
+
+    whole, evidence = search_all(heard(), plan.layers, contrast, None, keeps=False)
+    check_valid(whole.invalid, what, positions, plan.layers)
+    if positions is None:  # otherwise fit held them out itself
+        check_unseen(evidence, plan.indexes)
+    from_probabilities = all(normalized)
+    confidence = np.concatenate([each[from_probabilities] for each in odds])
+    return Validation(evidence, whole.belief, None, confidence, from_probabilities)
 
 
 def _train(

@@ -14,8 +14,7 @@ from iknow.cards import COLORS, LINE, SOFT, bar, card, heading, legend, paragrap
 from iknow.core.assertion import Assertion
 from iknow.core.text import name as short
 from iknow.selection import Selection
-from iknow.storage.about_record import name_model
-from iknow.storage.info import name_metric
+from iknow.storage.info import name_metric, name_model
 
 UNTUNED = "Not tuned yet: call tune with validation data before assess."
 GIVEN = "Nothing is guaranteed: the neighborhoods were given, not tuned."

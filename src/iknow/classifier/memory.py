@@ -4,7 +4,7 @@ Samples are added, removed and relabeled after `fit`. A changed classifier asser
 that was built from the samples that are there now, to the last bit. Metrics stay as they were
 fitted, so it is a rebuild by the same metrics.
 
-A change (`iknow.storage.change`) makes new indexes that share all but the few rows that changed
+A change (`iknow.storage.changes`) makes new indexes that share all but the few rows that changed
 with those before. Everything is checked first, and the next plan takes the place of this one by one
 assignment, so assessments that run meanwhile see all of a change or nothing of it. Changes take
 turns. What was promised was about the evidence before: it is marked as stale, and assertions go on.
@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -39,10 +38,19 @@ from iknow.models.labels import (
 from iknow.models.model import join_whole
 from iknow.models.numbers import as_array
 from iknow.models.probe import Probe
-from iknow.storage.about_record import now
-from iknow.storage.change import ADD, RELABEL, REMOVE, Change, Logged, check_change, check_said
-from iknow.storage.committing import commit_changes
-from iknow.storage.opening import open_bundle
+from iknow.storage.archive import open_file
+from iknow.storage.bundle import read_changes
+from iknow.storage.changes import (
+    ADD,
+    RELABEL,
+    REMOVE,
+    Change,
+    Logged,
+    check_change,
+    check_said,
+    now,
+)
+from iknow.storage.saving import commit_changes
 
 if TYPE_CHECKING:
     from iknow.classifier.estimator import EpistemicClassifier
@@ -113,8 +121,8 @@ class Memory:
             >>> ec.memory.remove([3, 7], why="blurred").log[0].what
             'remove'
         """
-        numbers = np.sort(as_ids(ids))
-        return self._apply(Change(REMOVE, now(), who, why, numbers, NONE, NONE, {}))
+        change = Change(REMOVE, now(), who, why, np.sort(as_ids(ids)), NONE, NONE, {})
+        return self.step(lambda plan: apply(plan, change))
 
     def relabel(self, ids: Any, y: Any, who: str = "", why: str = "") -> Self:
         """Give samples other labels, or the same ones, which is logged all the same.
@@ -133,37 +141,42 @@ class Memory:
         numbers, when = as_ids(ids), now()
         order = np.argsort(numbers)
         labels = check_count(as_vector(y, "y", column=True), len(numbers))[order]
-        with self.alone():
-            plan, rows = self._classifier.plan_, numbers[order]
+        rows = numbers[order]
+
+        def relabeled(plan: Plan) -> Plan:
             check_there(plan, rows)
             codes, new = encode_all(labels, plan.classes)
             points = {layer: index.take(rows)[0] for layer, index in plan.indexes.items()}
-            return self._apply(Change(RELABEL, when, who, why, rows, rows, codes, points, new))
+            return apply(plan, Change(RELABEL, when, who, why, rows, rows, codes, points, new))
+
+        return self.step(relabeled)
 
     def compact(self) -> Self:
         """Fold all changes into one index, as if built from the samples that are there.
 
-        Nothing of a removed sample is left, but for its number in `log`.
+        Nothing of a removed sample is left, but for its number in `log`. A `commit` then writes the
+        bundle anew, compacted too.
 
         Examples:
             >>> ec = EpistemicClassifier(trained).fit(X_train, y_train)
             >>> len(ec.memory.remove([3]).compact())
             49
         """
-        with self.alone():
-            plan = self._classifier.plan_
-            folded = {layer: index.folded() for layer, index in plan.indexes.items()}
+
+        def folded(plan: Plan) -> Plan:
+            indexes = {layer: index.folded() for layer, index in plan.indexes.items()}
             # What came and went again is not to be kept for `commit`.
             kept = None if plan.uncommitted else plan.uncommitted
-            self._classifier.plan_ = replace(plan, indexes=folded, uncommitted=kept)
-        return self
+            return replace(plan, indexes=indexes, uncommitted=kept)
+
+        return self.step(folded)
 
     def commit(self, path: str | os.PathLike[str] | None = None) -> Self:
         """Write what changed since `load`, or since the last `commit`, to the bundle.
 
         When it returns, the changes survive a power failure; if it fails, the bundle is as it was,
         and the changes are still here. Classifiers loaded before go on as they are. Removed samples
-        stay in the file until `iknow.storage.segments.compacting.compact_bundle`, or `save`.
+        stay in the file until `iknow.storage.bundle.compact_bundle`, or `save`.
 
         Args:
             path: The bundle. Default: the file that it was loaded from.
@@ -180,20 +193,17 @@ class Memory:
             >>> EpistemicClassifier.load("iris.iknow").memory.log[0].why
             'blurred'
         """
-        with self.alone():
-            self._classifier.plan_ = commit_changes(self._classifier.plan_, path)
-        return self
+        return self.step(lambda plan: commit_changes(plan, path))
 
-    def _apply(self, change: Change) -> Self:
-        """Take one step, or raise an error and stay as it is."""
-        with self.alone():
-            self._classifier.plan_ = apply(self._classifier.plan_, change)
-        return self
+    def step(self, make: Callable[[Plan], Plan]) -> Self:
+        """Take one step, from the plan as it is now, or raise an error and stay as it is.
 
-    def alone(self) -> AbstractContextManager[Any]:
-        """Changes, and choices that must not miss one, take turns."""
+        Changes, and choices that must not miss one, take turns.
+        """
         lock: Lock = self._classifier.__dict__.setdefault("_changing", Lock())
-        return lock.held()
+        with lock.held():
+            self._classifier.plan_ = make(self._classifier.plan_)
+        return self
 
 
 def follow(classifier: EpistemicClassifier, sha256: str | None = None) -> Any:
@@ -206,15 +216,15 @@ def follow(classifier: EpistemicClassifier, sha256: str | None = None) -> Any:
     if not plan.bundled or plan.uncommitted != ():
         return None
     try:
-        opened = open_bundle(Path(plan.bundled["path"]), copied_up_to=0)
+        opened = open_file(Path(plan.bundled["path"]), copied_up_to=0)
         wanted = opened if sha256 is None else opened.as_of(sha256)
         before = wanted.as_of(plan.bundled["sha256"])
     except BundleError:
         return None
     follower = copy.copy(classifier)
     try:
-        later = wanted.read_changes()[len(before.chain.segments) :]
-        follower.plan_ = as_bundled(plan, later, wanted.head())
+        later = list(read_changes(wanted))[len(before.segments) :]
+        follower.plan_ = as_bundled(plan, later, wanted.sha256)
     except IknowError:  # loading it says what is wrong
         return None
     return follower
@@ -236,7 +246,10 @@ def apply(plan: Plan, change: Change) -> Plan:
     check_there(plan, change.removed)
     new = np.setdiff1d(change.rows, change.removed)
     if (taken := new[plan.index.has(new)]).size:
-        raise InputError(f"there are samples with these numbers: {names(taken.tolist())}")
+        raise InputError(
+            f"there are samples with these numbers: {names(taken.tolist())}; the rows of new ones "
+            "must differ from theirs"
+        )
     labels, n_rows = change.labels, plan.index.n_rows + len(change.rows) - len(change.removed)
     if labels.size and not 0 <= labels.min() <= labels.max() < len(classes):
         raise InputError(f"a change must give class codes from 0 to {len(classes) - 1}")
@@ -282,44 +295,43 @@ def extend(
     *,
     parts: bool = False,
 ) -> Ints:
-    """Add samples to the memory of a classifier, and return their numbers, of shape (n,).
-
-    parts: whether these are a part of the training samples, as for `partial_fit`.
-    """
+    """Add samples as `Memory.add` does; parts: they are a part of the training samples."""
     said = now(), check_said(who, "who"), check_said(why, "why")
-    plan = classifier.plan_
+    plan, enabled = classifier.plan_, as_flag(classifier.progress, "progress")
     samples = read(classifier, plan.model, X, y, layers=plan.layers)
-    enabled = as_flag(classifier.progress, "progress")
     batches = observe(plan, samples, plan.layers, progress=enabled, scores=False)
     observation = join_whole(batches, samples.n_samples)
     check_valid(observation.invalid, "training", None, plan.layers)
-    found = observation.activations.items()
-    points = {layer: plan.indexes[layer].transform(values) for layer, values in found}
     labels = name_labels(samples.all_labels(), classifier.classes)
-    with classifier.memory.alone():
-        plan = classifier.plan_  # it may have changed meanwhile
+    numbers = as_row_numbers(rows, len(labels))
+    order = np.argsort(numbers)
+    points = {
+        layer: plan.indexes[layer].transform(values)[order]
+        for layer, values in observation.activations.items()
+    }
+
+    def extended(plan: Plan) -> Plan:  # it may have changed meanwhile
         if parts:
             encode(labels, plan.classes, "y")  # classes do not come in parts
-        numbers = as_row_numbers(rows, len(labels))
         if rows is None:
-            logged = [int(each.ids[-1]) for each in plan.log]
-            first = max(plan.index.highest_row, *logged, -1) + 1
-            if first + len(labels) > np.iinfo(np.int64).max:
-                raise InputError(f"no numbers are left after {first - 1}: give rows=...")
-            numbers += first
-        elif (is_taken := plan.index.has(numbers)).any():
-            raise InputError(
-                "rows must differ from those of the samples added before; "
-                f"{names(numbers[is_taken].tolist())} are taken"
-            )
+            np.add(numbers, first_free(plan, len(labels)), out=numbers)
         codes, new = encode_all(labels, plan.classes)
-        order = np.argsort(numbers)
-        ordered = {layer: values[order] for layer, values in points.items()}
-        plan = apply(plan, Change(ADD, *said, NONE, numbers[order], codes[order], ordered, new))
+        came = Change(ADD, *said, NONE, numbers[order], codes[order], points, new)
+        after = apply(plan, came)
         # What was chosen was chosen on less evidence, unless the user gave it.
         keeps = not parts or is_fixed(classifier.rule)
-        classifier.plan_ = plan if keeps else replace(plan, selection=None, rules=None)
+        return after if keeps else replace(after, selection=None, rules=None)
+
+    classifier.memory.step(extended)
     return numbers
+
+
+def first_free(plan: Plan, n: int) -> int:
+    """The first of n numbers beyond all that there ever were."""
+    first = max(plan.index.highest_row, *(int(each.ids[-1]) for each in plan.log), -1) + 1
+    if first + n > np.iinfo(np.int64).max:
+        raise InputError(f"no numbers are left after {first - 1}: give rows=...")
+    return first
 
 
 def check_there(plan: Plan, numbers: Ints) -> None:

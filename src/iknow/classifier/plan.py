@@ -22,12 +22,13 @@ from iknow.errors import InputError
 from iknow.locking import cached_property
 from iknow.metrics import Euclidean, Metric
 from iknow.metrics.defaults import SHORT_NAMES
+from iknow.models.labels import check_several_classes
 from iknow.models.model import Layer, Model, Role
 from iknow.models.probe import Probe
 from iknow.rules import RelativeBall
 from iknow.search.layer import LayerIndex, index_type
 from iknow.selection import Selection
-from iknow.storage.change import Change, Logged
+from iknow.storage.changes import Change, Logged
 
 if TYPE_CHECKING:
     from iknow.classifier.estimator import EpistemicClassifier
@@ -117,61 +118,55 @@ def stale(selection: Selection, changes: Sequence[Logged]) -> Selection:
     return replace(selection, stale=changes[0].sentence())
 
 
-@dataclass(frozen=True, eq=False)
 class Settings:
-    """What the parameters ask for, checked and completed by a model and its first batch.
+    """What the parameters of a classifier ask for, checked and completed by its model and its first
+    batch of training samples.
 
-    roles: by layer. named: whether the user named them, or a metric for them. levels: whether
-    levels choose the rules. metrics: by layer, those that the user gave, None for the others.
-    fixed: the rules that need no tuning, None if there is something to tune.
+    Layers that a user computed have the role "hidden" and may have a telling name.
+
+    Attributes:
+        roles: By layer.
+        named: Whether the user named the layers, or a metric for them.
+        levels: Whether levels choose the rules.
+        metrics: By layer, those that the user gave, None for the others.
+        fixed: The rules that need no tuning, None if there is something to tune.
     """
 
-    roles: Mapping[str, Role]
-    named: bool
-    levels: bool
-    metrics: Mapping[str, Metric | None]
-    fixed: dict[str, Rule] | None
-    rule: type[Rule]
-    k: int
-    quorum: Quorum
+    def __init__(self, classifier: EpistemicClassifier, model: Model, first: Any) -> None:
+        named, given, self.k = as_layer_names(classifier.layers), classifier.rule, classifier.k
+        self.rule = kind_of(given)
+        self.levels = not is_fixed(given) and bool(self.rule.by_level)
+        if isinstance(given, Selection):  # levels have chosen it
+            self.levels = given.levels is not None
+        self.roles: dict[str, Role]
+        if named is None:
+            chosen = choose_layers(model.layers(first), levels=self.levels)
+            layers = {each.name: each.role for each in chosen}
+            self.roles = {n: model.role(n) if r == "hidden" else r for n, r in layers.items()}
+        else:
+            self.roles = {name: model.role(name) for name in named}
+        self.quorum = as_quorum(classifier.quorum, self.rule)
+        self.fixed = fixed_rules(given, self.k, self.roles, self.quorum)
+        self.metrics = as_metrics(classifier.metric, self.roles)
+        for metric in self.metrics.values():
+            index_type(metric or Euclidean, classifier.search)
+        self.named = named is not None or classifier.metric is not None
 
-    def check_size(self, n_rows: int) -> None:
-        """Refuse a k, or a quorum, larger than the training set; the usual quorums fit any."""
+    def check_labels(self, labels: Labels) -> None:
+        """Refuse training samples of one class alone, and fewer than a k or a quorum asks for."""
+        check_several_classes(labels)
         # Checked even if no rule asks for it yet: a bundle keeps it.
-        k, rules = check_k(self.k), (self.fixed or {}).values()
+        n_rows, k, rules = len(labels), check_k(self.k), (self.fixed or {}).values()
         if self.fixed is not None or not has_k(self.rule):
             k = max((rule.n_neighbors for rule in rules), default=0)
         if k > n_rows:
             raise InputError(f"k={k} is more than the {n_rows} training samples: use a smaller k")
         largest = max(1, *self.quorum, *(number for rule in rules for number in rule.quorum))
-        if largest > max(n_rows, *RelativeBall.usual_quorum):
+        if largest > max(n_rows, *RelativeBall.usual_quorum):  # the usual ones fit any
             raise InputError(
                 f"a quorum of {shown(largest)} is more than the {n_rows} training samples: use a "
                 "smaller one"
             )
-
-
-def settle(classifier: EpistemicClassifier, model: Model, first: Any) -> Settings:
-    """The settings of a classifier with a model, by the first batch of training samples.
-
-    Layers that a user computed have the role "hidden" and may have a telling name.
-    """
-    named, rule = as_layer_names(classifier.layers), kind_of(classifier.rule)
-    levels = not is_fixed(classifier.rule) and bool(rule.by_level)
-    if isinstance(classifier.rule, Selection):  # levels have chosen it
-        levels = classifier.rule.levels is not None
-    if named is None:
-        chosen = choose_layers(model.layers(first), levels=levels)
-        roles = {e.name: model.role(e.name) if e.role == "hidden" else e.role for e in chosen}
-    else:
-        roles = {name: model.role(name) for name in named}
-    quorum = as_quorum(classifier.quorum, rule)
-    fixed = fixed_rules(classifier.rule, classifier.k, roles, quorum)
-    metrics = as_metrics(classifier.metric, roles)
-    for metric in metrics.values():
-        index_type(metric or Euclidean, classifier.search)
-    by_user = named is not None or classifier.metric is not None
-    return Settings(roles, by_user, levels, metrics, fixed, rule, classifier.k, quorum)
 
 
 def choose_layers(described: Iterable[Layer], *, levels: bool) -> tuple[Layer, ...]:

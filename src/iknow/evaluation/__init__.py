@@ -16,7 +16,6 @@ from iknow.evaluation.curves import (
     robust_curve,
 )
 from iknow.evaluation.metrics import Evaluation, evaluate
-from iknow.evaluation.perturbations import add_gaussian, add_uniform
 from iknow.evaluation.risk import RiskCoverage, coverage_at, risk_coverage
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Comparison", "Evaluation", "EvidenceScatter", "RadiusCurve", "Regions", "RiskCoverage",
-    "RobustCurve", "add_gaussian", "add_uniform", "compare", "coverage_at", "evaluate",
+    "RobustCurve", "compare", "coverage_at", "evaluate",
     "evidence_scatter", "map_regions", "radius_curve", "risk_coverage", "robust_curve",
 ]  # fmt: skip
 

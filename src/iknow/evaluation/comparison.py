@@ -6,11 +6,12 @@ Drawings use attributes and no styles, so a page whose policy forbids inline sty
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from iknow.cards import COLORS, card, heading, table, text
@@ -103,44 +104,53 @@ class Comparison:
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values, ready for JSON."""
         means = {"mean_wrong": self.mean_wrong.tolist(), "mean_augrc": self.mean_augrc.tolist()}
-        return {name: _plain(value) for name, value in vars(self).items()} | means
+        return {**msgspec.to_builtins(self, enc_hook=np.ndarray.tolist), **means}
 
     @property
     def middle(self) -> float:
         """The coverage at which sets are shown one by one."""
         return self.coverages[len(self.coverages) // 2]
 
-    def tables(self) -> list[tuple[str, list[list[str]]]]:
-        """Return two tables, each with its title and rows of cells, the headings first.
+    def tables(
+        self, write: Callable[[str, bool], str]
+    ) -> list[tuple[str, list[str], list[list[str]]]]:
+        """Return two tables, each with its title, its headings and rows of cells.
 
-        The first sums up each method, the second tells its share of wrong IK set by set. The best
-        cell of a column, and those that read the same, end in a mark, all others in a space.
+        The first sums up each method, the second tells its share of wrong IK set by set. `write`
+        makes a cell of its words, given whether they are the best of their column.
         """
-        areas, certified = self.mean_augrc, self.certified
-        columns = [_mark_best(each, map(percent, each)) for each in self.mean_wrong.T]
-        columns.append(_mark_best(areas, [f"{area:.3f}" for area in areas]))
-        columns.append(_mark_best(-certified, map(_share, certified)))
-        coverages = [f"at {coverage:.4g} " for coverage in self.coverages]
-        summary = [
-            ["method", *coverages, "AUGRC ", "certified "],
-            *map(list, zip(self.methods, *columns, strict=True)),
-        ]
-        if (share := self.certified_by_mapie) is not None:
-            summary.append(["softmax by MAPIE", *[""] * (len(coverages) + 1), f"{_share(share)} "])
+
+        def column(values: Floats, words: list[str]) -> list[str]:
+            best = words[int(np.argmin(values))]  # and those that read the same
+            return [write(each, each == best) for each in words]
+
+        def plain(*words: str) -> list[str]:
+            return [write(each, False) for each in words]
+
+        def share(certified: float) -> str:
+            return percent(certified) if certified else "none"
+
+        methods = plain(*self.methods)
+        columns = [column(each, list(map(percent, each))) for each in self.mean_wrong.T]
+        columns.append(column(self.mean_augrc, [f"{area:.3f}" for area in self.mean_augrc]))
+        columns.append(column(-self.certified, list(map(share, self.certified))))
+        summary = list(map(list, zip(methods, *columns, strict=True)))
+        if (by_mapie := self.certified_by_mapie) is not None:
+            blank = [""] * (len(self.coverages) + 1)
+            summary.append(plain("softmax by MAPIE", *blank, share(by_mapie)))
         wrong = self.wrong[:, :, self.coverages.index(self.middle)].T
-        columns = [_mark_best(each, map(percent, each)) for each in wrong]
-        by_set = [
-            ["method", *(f"{shown_name(name)} " for name in self.sets)],
-            *map(list, zip(self.methods, *columns, strict=True)),
-            ["every answer", *(f"{percent(error)} " for error in self.errors)],
-        ]
+        columns = [column(each, list(map(percent, each))) for each in wrong]
+        by_set = list(map(list, zip(methods, *columns, strict=True)))
+        by_set.append(plain("every answer", *map(percent, self.errors)))
+        coverages = [f"at {coverage:.4g}" for coverage in self.coverages]
         title = (
             f"Asserted and wrong, mean over {len(self.sets)} sets, where each method asserts the "
             "same share of clean data"
         )
+        middle = f"Set by set, at coverage {self.middle:.4g} of clean data"
         return [
-            (title, summary),
-            (f"Set by set, at coverage {self.middle:.4g} of clean data", by_set),
+            (title, ["method", *coverages, "AUGRC", "certified"], summary),
+            (middle, ["method", *map(shown_name, self.sets)], by_set),
         ]
 
     def remarks(self, best: str = MARK) -> list[str]:
@@ -160,8 +170,10 @@ class Comparison:
     def to_html(self, draw: Callable[[list[str], list[list[str]]], str]) -> str:
         """Return all as markup; `draw` makes a table of headings, as text, and cells of markup."""
         tables = [
-            f"<p>{title}.</p>{draw([cell.strip() for cell in rows[0]], _bold_best(rows[1:]))}"
-            for title, rows in self.tables()
+            f"<p>{title}.</p>{draw(headings, rows)}"
+            for title, headings, rows in self.tables(
+                lambda words, best: f"<b>{text(words)}</b>" if best else text(words)
+            )
         ]
         drawings = [_draw_set(name, lines) for name, lines in self.curves.items()]
         curves = f'<p>{CURVES}</p><div class="curves">{"".join(drawings)}</div>'
@@ -169,8 +181,12 @@ class Comparison:
         return "".join([*tables, curves, *remarks])
 
     def __str__(self) -> str:
-        tables = [part for title, rows in self.tables() for part in (title, _align(rows))]
-        return "\n\n".join([*tables, "\n".join(self.remarks())])
+        parts = []
+        for title, headings, rows in self.tables(
+            lambda words, best: words + (MARK if best else " ")
+        ):
+            parts += [title, _align([[f"{each} " for each in headings], *rows])]
+        return "\n\n".join([*parts, "\n".join(self.remarks())])
 
     def __repr__(self) -> str:
         return f"Comparison of {len(self.methods)} methods on {len(self.sets)} sets"
@@ -179,46 +195,11 @@ class Comparison:
         return card(heading("Comparison", f"of {len(self.methods)} methods"), self.to_html(table))
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _plain(each) for name, each in value.items()}
-    if isinstance(value, RiskCoverage):
-        return {name: each.tolist() for name, each in vars(value).items()}
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _share(certified: float) -> str:
-    return percent(certified) if certified else "none"
-
-
-def _mark_best(values: Floats, shown: Iterable[str]) -> list[str]:
-    """Cells with a mark behind the smallest value, and behind those that read the same."""
-    cells = list(shown)
-    best = cells[int(np.argmin(values))]
-    return [f"{cell}{MARK if cell == best else ' '}" for cell in cells]
-
-
-def _bold_best(rows: list[list[str]]) -> list[list[str]]:
-    """Cells as markup, those with a mark in bold."""
-    return [
-        [
-            f"<b>{text(c.removesuffix(MARK))}</b>" if c.endswith(MARK) else text(c.strip())
-            for c in row
-        ]
-        for row in rows
-    ]
-
-
 def _align(rows: list[list[str]]) -> str:
     """Rows as text, the first column to the left and the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for row in rows:
-        cells = [row[0].ljust(widths[0])]
-        cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-        lines.append("  ".join(cells).rstrip())
+    first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
+    line = f"{{:{first}}} " + "  ".join(f"{{:>{width}}}" for width in others)
+    lines = [line.format(*row).rstrip() for row in rows]
     return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:]])
 
 
@@ -242,9 +223,10 @@ def _draw_set(name: str, lines: Mapping[str, RiskCoverage]) -> str:
         across = LEFT + (RIGHT - LEFT) * thin.coverage
         up = BOTTOM - (BOTTOM - TOP) * thin.risk / top
         points = " ".join(f"{x:.1f},{y:.1f}" for x, y in zip(across, up, strict=True))
-        look = LOOKS.get(method, OTHERS)
-        drawn += f'<polyline points="{points}" fill="none" {look}><title>{escape(method)}</title>'
-        drawn += "</polyline>"
+        drawn += (
+            f'<polyline points="{points}" fill="none" {LOOKS.get(method, OTHERS)}>'
+            f"<title>{escape(method)}</title></polyline>"
+        )
     for x, y, anchor, said in (
         (LEFT, 14, "start", name),
         (LEFT - 5, TOP + 8, "end", percent(top)),

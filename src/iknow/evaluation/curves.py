@@ -32,7 +32,7 @@ from iknow.core.assertion import Assertion
 from iknow.core.evidence import distances_for_and_against
 from iknow.core.rule import Limits, Rule
 from iknow.errors import InputError
-from iknow.evaluation.metrics import Figures, evaluate
+from iknow.evaluation.metrics import Figures, read_truth
 from iknow.explain.assessment import Assessment
 from iknow.selection.validation import count_from
 
@@ -54,19 +54,9 @@ class RadiusCurve(Figures[Floats]):
     right: Ints
 
     @property
-    def n_samples(self) -> int:
-        return int(self.counts[:, 0].sum())
-
-    def fraction(self, assertion: Assertion) -> Floats:
-        """Return the fraction of samples with `assertion`, of shape (m,)."""
-        return np.asarray(self.counts[assertion] / self.n_samples)
-
-    def accuracy(self, *assertions: Assertion) -> Floats:
-        """Return the fraction of correct beliefs among `assertions`, of shape (m,); NaN of none."""
-        right, total = (each[list(assertions)].sum(axis=0) for each in (self.right, self.counts))
-        accuracies = np.full(len(total), np.nan)
-        np.divide(right, total, out=accuracies, where=total > 0)
-        return accuracies
+    def answered(self) -> Ints:  # type: ignore[override]
+        """Number of samples by assertion and radius: one without an answer is never IK or IMK."""
+        return self.counts
 
     @property
     def best(self) -> int:
@@ -89,7 +79,7 @@ def radius_curve(assessment: Assessment, y_true: Any, layer: str | None = None) 
         >>> curve.f_ik[curve.places([0.25, 0.5, 1.0])].round(2)
         array([0.37, 0.77, 0.52])
     """
-    right: Bools = assessment.belief == evaluate(assessment, y_true).y_true
+    right: Bools = assessment.belief_codes == read_truth(assessment, y_true)[1]
     layer = _check_layer(assessment, layer)
     distances = assessment.weighed[layer].class_distances
     others = [mask for name, mask in assessment.supports.items() if name != layer]
@@ -186,7 +176,7 @@ def robust_curve(assessment: Assessment, y_true: Any = None) -> RobustCurve:
     radii = np.unique(np.append(certified[ik & np.isfinite(certified)], 0.0))
     grid, right = np.append(radii, np.inf), None
     if y_true is not None:
-        ik_right = ik & (assessment.belief == evaluate(assessment, y_true).y_true)
+        ik_right = ik & (assessment.belief_codes == read_truth(assessment, y_true)[1])
         right = count_from(certified[ik_right], grid)
     return RobustCurve(radii, count_from(certified[ik], grid), right, len(assessment))
 

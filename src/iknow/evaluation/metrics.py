@@ -2,13 +2,12 @@
 
 F_IK, F_IMK, F_IDK are the fractions of the assertions; A_IK and A_¬IK the accuracies of the belief
 inside and outside IK. The augmented confusion matrix, one for each assertion, holds all of it.
-Tallies of parts of the samples add up, so that no more than a part need be in memory.
+Evaluations of parts of the samples add up, so that no more than a part need be in memory.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Generic, TypeVar
@@ -31,33 +30,91 @@ MOST_CELLS_IN_JSON = 1_000_000
 Value = TypeVar("Value")
 
 
-def _fraction(assertion: Assertion) -> Any:
-    return property(lambda figures: figures.fraction(assertion))
-
-
-def _accuracy(*assertions: Assertion) -> Any:
-    return property(lambda figures: figures.accuracy(*assertions))
-
-
 class Figures(Generic[Value]):
-    """The paper's five figures, from the `fraction` and `accuracy` of assertions."""
+    """The paper's figures, from numbers of samples by assertion (IDK, IMK, IK).
 
-    f_ik: Value = _fraction(Assertion.IK)
-    f_imk: Value = _fraction(Assertion.IMK)
-    f_idk: Value = _fraction(Assertion.IDK)
-    a_ik: Value = _accuracy(Assertion.IK)
-    a_not_ik: Value = _accuracy(Assertion.IMK, Assertion.IDK)
+    All arrays are of shape (3,), or (3, m) for a figure at each of m settings.
+    """
+
+    counts: Ints  # of all samples
+    answered: Ints  # of those with a belief
+    right: Ints  # of those with a correct one
+
+    f_ik = property(lambda self: self.fraction(Assertion.IK))
+    f_imk = property(lambda self: self.fraction(Assertion.IMK))
+    f_idk = property(lambda self: self.fraction(Assertion.IDK))
+    a_ik = property(lambda self: self.accuracy(Assertion.IK))
+    a_not_ik = property(lambda self: self.accuracy(Assertion.IMK, Assertion.IDK))
+
+    @property
+    def n_samples(self) -> int:
+        return int(self.counts.reshape(len(Assertion), -1)[:, 0].sum())
+
+    def fraction(self, assertion: Assertion) -> Value:
+        """Return the fraction of samples with `assertion`."""
+        share: Any = self.counts[assertion] / self.n_samples
+        return share  # type: ignore[no-any-return]
+
+    def accuracy(self, *assertions: Assertion) -> Value:
+        """Return the fraction of correct beliefs among the `assertions`; NaN without any."""
+        right, total = (each[list(assertions)].sum(axis=0) for each in (self.right, self.answered))
+        with np.errstate(invalid="ignore"):  # 0 / 0
+            share: Any = right / total
+        return share  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, eq=False)
-class Tally(Figures[float]):
-    """Counts of what was said and what is true, and all figures that follow; see `Evaluation`."""
+class Evaluation(Figures[float]):
+    """Figures about samples whose truth is known; `evaluate` makes it.
+
+    The sum of two is that of all their samples, if one classifier assessed them.
+
+    Attributes:
+        classes: Labels of the predicted classes.
+        true_classes: Labels of the true classes: `classes`, then any true label that the classifier
+            does not know.
+        pairs: Of shape (m, 4), one row per combination that occurs: assertion, predicted class,
+            true class, and number of samples, ordered by the first three.
+        unanswered: Number of samples without a belief, which are in no pair, by assertion (IDK,
+            IMK, IK), of shape (3,).
+        reasons: Number of samples per `Reason`.
+        counts: Number of samples by assertion, of shape (3,).
+        answered: Number of those with a belief.
+        right: Number of those with a correct one.
+    """
 
     classes: Labels
     true_classes: Labels
     pairs: Ints
     unanswered: Ints
     reasons: dict[Reason, int]
+    counts: Ints = field(init=False, repr=False)
+    answered: Ints = field(init=False, repr=False)
+    right: Ints = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        assertion, belief, truth, n = self.pairs.T
+        for what, weights in (("answered", n), ("right", n * (belief == truth))):
+            counts = np.bincount(assertion, weights, len(Assertion)).astype(np.int64)
+            object.__setattr__(self, what, counts)
+        object.__setattr__(self, "counts", self.answered + self.unanswered)
+
+    def __add__(self, other: Evaluation) -> Evaluation:
+        n, parts = len(self.classes), (self, other)
+        unknown = np.concatenate([part.true_classes[n:] for part in parts])
+        true_classes = np.concatenate([self.classes, np.unique(unknown)])
+        pairs = np.concatenate([part.pairs for part in parts])
+        pairs[:, 2] = np.concatenate(
+            [positions_of(each.true_classes, true_classes)[each.pairs[:, 2]] for each in parts]
+        )
+        shape = (len(Assertion), n, len(true_classes))
+        return Evaluation(
+            classes=self.classes,
+            true_classes=true_classes,
+            pairs=_count_pairs(pairs[:, :3].T, shape, pairs[:, 3]),
+            unanswered=self.unanswered + other.unanswered,
+            reasons={reason: self.reasons[reason] + other.reasons[reason] for reason in Reason},
+        )
 
     @cached_property
     def matrix(self) -> Ints:
@@ -73,31 +130,9 @@ class Tally(Figures[float]):
         matrix[assertion, predicted, true] = count
         return matrix
 
-    @property
-    def n_samples(self) -> int:
-        return self.count(*Assertion)
-
-    def count(self, *assertions: Assertion) -> int:
-        """Return how many samples have one of the `assertions`."""
-        silent = self.unanswered[list(assertions)]
-        return int(self._pairs_of(assertions)[:, 3].sum() + silent.sum())
-
     def wrong(self, *assertions: Assertion) -> int:
         """Return how many samples with one of the `assertions` have a belief that is wrong."""
-        _, belief, truth, count = self._pairs_of(assertions).T
-        return int(count[belief != truth].sum())
-
-    def fraction(self, assertion: Assertion) -> float:
-        """Return the fraction of samples with `assertion`."""
-        return self.count(assertion) / self.n_samples
-
-    def accuracy(self, *assertions: Assertion) -> float:
-        """Return the fraction of correct beliefs among the `assertions`; NaN without any."""
-        total = int(self._pairs_of(assertions)[:, 3].sum())
-        return (total - self.wrong(*assertions)) / total if total else float("nan")
-
-    def _pairs_of(self, assertions: Sequence[Assertion]) -> Ints:
-        return self.pairs[np.isin(self.pairs[:, 0], assertions)]
+        return int((self.answered - self.right)[list(assertions)].sum())
 
     @property
     def overall_accuracy(self) -> float:
@@ -114,10 +149,11 @@ class Tally(Figures[float]):
         if len(self.classes) * len(self.true_classes) <= MOST_CELLS_IN_JSON:
             counts = {"matrix": {a.name: self.matrix[a].tolist() for a in Assertion}}
         else:  # predicted class, true class, count
-            counts = {"pairs": {a.name: self._pairs_of([a])[:, 1:].tolist() for a in Assertion}}
+            pairs = {a.name: self.pairs[self.pairs[:, 0] == a, 1:].tolist() for a in Assertion}
+            counts = {"pairs": pairs}
         return {
             "n_samples": self.n_samples,
-            **{name: None if np.isnan(value) else value for name, value in figures.items()},
+            **{name: None if np.isnan(value) else float(value) for name, value in figures.items()},
             **({"no_answer": silent} if silent else {}),
             "reasons": {reason.name: count for reason, count in self.reasons.items()},
             "classes": for_json(self.classes),
@@ -135,7 +171,7 @@ class Tally(Figures[float]):
         return [
             (title, n, percent(n / self.n_samples), percent(self.accuracy(*group), dash))
             for title, group in groups.items()
-            for n in (self.count(*group),)
+            for n in (int(self.counts[group].sum()),)
         ]
 
     def __str__(self) -> str:
@@ -151,57 +187,8 @@ class Tally(Figures[float]):
         unanswered = [f"{NO_ANSWER}: {silent}, not counted as right or wrong"] if silent else []
         return [f"reasons: {reasons}", *unanswered]
 
-
-def merge_tallies(one: Tally, other: Tally) -> Tally:
-    """The tally of all samples, from those of two parts of them by the same classifier."""
-    unknown = [part.true_classes[len(part.classes) :] for part in (one, other)]
-    true_classes = np.concatenate([one.classes, np.unique(np.concatenate(unknown))])
-    pairs = np.concatenate([one.pairs, other.pairs])
-    codes = [
-        positions_of(each.true_classes, true_classes)[each.pairs[:, 2]] for each in (one, other)
-    ]
-    pairs[:, 2] = np.concatenate(codes)
-    shape = (len(Assertion), len(one.classes), len(true_classes))
-    return Tally(
-        classes=one.classes,
-        true_classes=true_classes,
-        pairs=_count_pairs(pairs[:, :3].T, shape, pairs[:, 3]),
-        unanswered=one.unanswered + other.unanswered,
-        reasons={reason: one.reasons[reason] + other.reasons[reason] for reason in Reason},
-    )
-
-
-def _count_pairs(said: Ints, shape: tuple[int, ...], counts: Ints | None = None) -> Ints:
-    """`Evaluation.pairs` of samples: said holds assertion, belief and truth, of shape (3, n), of
-    as many kinds as `shape` says. counts: how often each occurs, of shape (n,); once by default.
-    """
-    keys, places = np.unique(np.ravel_multi_index(tuple(said), shape), return_inverse=True)
-    totals = np.bincount(places, counts)
-    return np.column_stack([*np.unravel_index(keys, shape), totals]).astype(np.int64)
-
-
-@dataclass(frozen=True, eq=False)
-class Evaluation(Tally):
-    """Figures about an assessment whose truth is known; `evaluate` makes it.
-
-    Attributes:
-        classes: Labels of the predicted classes.
-        true_classes: Labels of the true classes: `classes`, then any true label that the classifier
-            does not know.
-        pairs: Of shape (m, 4), one row per combination that occurs: assertion, predicted class,
-            true class, and number of samples, ordered by the first three.
-        unanswered: Number of samples without a belief, which are in no pair, by assertion (IDK,
-            IMK, IK), of shape (3,).
-        reasons: Number of samples per `Reason`.
-        assessment: What was evaluated.
-        y_true: True labels of shape (n,).
-    """
-
-    assessment: Assessment = field(repr=False)
-    y_true: Labels = field(repr=False)
-
     def _repr_html_(self) -> str:
-        counts = {assertion: self.count(assertion) for assertion in reversed(Assertion)}
+        counts = {assertion: int(self.counts[assertion]) for assertion in reversed(Assertion)}
         rows = [
             (mark(Assertion[group]) if group in Assertion.__members__ else group, f"{n:,}", *shares)
             for group, n, *shares in self.rows()
@@ -221,6 +208,15 @@ class Evaluation(Tally):
         )
 
 
+def _count_pairs(said: Ints, shape: tuple[int, ...], counts: Ints | None = None) -> Ints:
+    """`Evaluation.pairs` of samples: said holds assertion, belief and truth, of shape (3, n), of
+    as many kinds as `shape` says. counts: how often each occurs, of shape (n,); once by default.
+    """
+    keys, places = np.unique(np.ravel_multi_index(tuple(said), shape), return_inverse=True)
+    totals = np.bincount(places, counts)
+    return np.column_stack([*np.unravel_index(keys, shape), totals]).astype(np.int64)
+
+
 def evaluate(assessment: Assessment, y_true: Any = None) -> Evaluation:
     """Compare an assessment with the true labels.
 
@@ -234,6 +230,24 @@ def evaluate(assessment: Assessment, y_true: Any = None) -> Evaluation:
         >>> report = evaluate(a, y_true)
         >>> print(f"IK {report.f_ik:.3f}, right {report.a_ik:.3f}")
         IK 0.747, right 0.982
+    """
+    true_classes, truth = read_truth(assessment, y_true)
+    classes, belief, answered = assessment.classes, assessment.belief_codes, assessment.answered
+    said = np.stack([assessment.assertion, belief, truth])
+    return Evaluation(
+        classes=classes,
+        true_classes=true_classes,
+        pairs=_count_pairs(said[:, answered], (len(Assertion), len(classes), len(true_classes))),
+        unanswered=np.bincount(assessment.assertion[~answered], minlength=len(Assertion)),
+        reasons={reason: int((assessment.reason == reason).sum()) for reason in Reason},
+    )
+
+
+def read_truth(assessment: Assessment, y_true: Any = None) -> tuple[Labels, Ints]:
+    """The classes that are true of assessed samples, and the position of each sample's among them.
+
+    The classifier's classes come first, so a belief is right where its code is that position; then
+    any true label that it does not know. y_true: as for `evaluate`.
     """
     if not isinstance(assessment, Assessment):
         raise InputError(
@@ -257,18 +271,7 @@ def evaluate(assessment: Assessment, y_true: Any = None) -> Evaluation:
         )
     unknown: Bools = positions_of(y_true, classes) == UNKNOWN
     true_classes = np.concatenate([classes, np.unique(y_true[unknown])])
-    true_codes = positions_of(y_true, true_classes)
-    answered = assessment.belief_codes >= 0
-    said = np.stack([assessment.assertion, assessment.belief_codes, true_codes])
-    return Evaluation(
-        classes=classes,
-        true_classes=true_classes,
-        pairs=_count_pairs(said[:, answered], (len(Assertion), len(classes), len(true_classes))),
-        unanswered=np.bincount(assessment.assertion[~answered], minlength=len(Assertion)),
-        reasons={reason: int((assessment.reason == reason).sum()) for reason in Reason},
-        assessment=assessment,
-        y_true=y_true,
-    )
+    return true_classes, positions_of(y_true, true_classes)
 
 
 WRONG = "#b3123c"

@@ -45,10 +45,9 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Assertion, may_be_known
-from iknow.core.codes import positions_of
 from iknow.core.text import as_real, shown
 from iknow.errors import InputError, MissingExtraError
-from iknow.evaluation.metrics import evaluate
+from iknow.evaluation.metrics import read_truth
 from iknow.selection.guarantee import STEPS, first_to_test, p_values
 from iknow.selection.validation import count_from, split_rows
 
@@ -242,8 +241,7 @@ class CoverageAt:
                 f"EpistemicClassifier(pipeline); got {shown(estimator)}"
             )
         assessment = estimator.assess(X)
-        report = evaluate(assessment, y)  # which checks the labels
-        right = positions_of(report.y_true, assessment.classes) == assessment.belief_codes
+        right: Bools = read_truth(assessment, y)[1] == assessment.belief_codes
         if assessment.levels is None:
             scores = (assessment.assertion == Assertion.IK).astype(np.float64)
         else:

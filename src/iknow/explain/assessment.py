@@ -41,6 +41,9 @@ from iknow.explain.later import about
 from iknow.explain.picture import Renderer
 from iknow.locking import cached_property
 
+BY_SAMPLE = (  # what differs between samples
+    "belief_codes", "scores", "invalid", "evidence", "decisions", "movements", "y_true", "index",
+)  # fmt: skip
 KINDS = (
     "samples are picked by a position, a slice, positions or a mask, such as a[0], a[:100], "
     "a[[3, 7]] or a[a.assertion == Assertion.IK]"
@@ -90,8 +93,6 @@ class Assessment:
     index: Any = None
 
     def __post_init__(self) -> None:
-        kind = "given by layer, such as {'output': Ball(0.5)}"
-        check_by_layer(self.neighborhoods, self.evidence, kind=kind)
         if self.decisions is not None and set(self.decisions) != set(self.evidence):
             raise InputError(
                 f"decisions are needed for the layers {sorted(self.evidence)}; "
@@ -278,6 +279,8 @@ class Assessment:
 
     def under(self, neighborhoods: Mapping[str, Rule]) -> Assessment:
         """Assess the same predictions with other `neighborhoods`, from the same evidence."""
+        kind = "given by layer, such as {'output': Ball(0.5)}"
+        check_by_layer(neighborhoods, self.evidence, kind=kind)
         return replace(
             self, neighborhoods=neighborhoods, decisions=None, levels=None, least_confidence=-np.inf
         )
@@ -300,14 +303,8 @@ class Assessment:
             samples: A position, a slice, positions or a mask of shape (n,). A single position gives
                 an assessment of one sample.
         """
-        rows, part = pick_samples(samples, len(self)), dict[str, Any]()
-        for name in ("belief_codes", "scores", "invalid", "y_true", "index"):
-            part[name] = None if (column := getattr(self, name)) is None else column[rows]
-        for name in ("evidence", "decisions", "movements"):
-            part[name] = (
-                None if (by_layer := getattr(self, name)) is None else about(by_layer, rows)
-            )
-        return replace(self, **part)
+        rows = pick_samples(samples, len(self))
+        return replace(self, **{name: about(getattr(self, name), rows) for name in BY_SAMPLE})
 
     def __iter__(self) -> Iterator[Assessment]:
         """Assessments of one sample each."""

@@ -72,8 +72,12 @@ class Later(Mapping[str, Found], Generic[Found]):
         return Later(self.layers, find, self.positions[samples], found)
 
 
-def about(by_layer: Mapping[str, Found], samples: slice | Ints) -> Mapping[str, Found]:
-    """What is known about some of the samples, without finding it for any others."""
-    if isinstance(by_layer, Later):
-        return by_layer.about(samples)
-    return {layer: whole[samples] for layer, whole in by_layer.items()}
+def about(known: Any, samples: slice | Ints) -> Any:
+    """What is known about some of the samples: of a column, or of each layer by name, without
+    finding it for any others.
+    """
+    if isinstance(known, Later):
+        return known.about(samples)
+    if isinstance(known, Mapping):
+        return {layer: whole[samples] for layer, whole in known.items()}
+    return None if known is None else known[samples]

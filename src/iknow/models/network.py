@@ -119,24 +119,29 @@ class Network(Model):
                     "choose another layer"
                 )
             given[INPUT] = Read(self._as_array(next(iter(arrays.values())), "the input"))
-        hidden = find_mask(arrays)
+        hidden = find_mask(arrays[MASK]) if MASK in arrays else None
         found = self._run(batch, layers, places)
         scores = found.scores
         if not isinstance(scores, np.ndarray):
             scores = self._as_array(scores, f"the output of {self._name}")
-        scores = as_columns(scores, self.scores, self._name)
+        scores = np.asarray(scores)
+        if scores.ndim != 2 or scores.shape[1] == 1:
+            scores = as_columns(scores, self.scores, self._name)
         reads, pooled = {OUTPUT: Read(scores), **given, **found.layers}, {}
         for layer in layers:
             values, features_last, mask = reads[layer]
             mask = hidden if mask is None else mask
-            pooled[layer] = self.pooling(layer, values, features_last=features_last, mask=mask)
+            if mask is not None or self.pooling.is_given:
+                values = self.pooling(layer, values, features_last=features_last, mask=mask)
+            pooled[layer] = values
         return make_observation(scores, pooled, belief=found.belief)
 
 
-def find_mask(arrays: Mapping[str, Any]) -> Any:
-    """The attention mask, of shape (n, tokens), 0 where the inputs are padding; None without."""
-    mask = arrays.get(MASK)
-    if mask is None or isinstance(mask, np.ndarray):
+def find_mask(mask: Any) -> Any:
+    """The attention mask as an array of shape (n, tokens), 0 where the inputs are padding; None if
+    it has another shape.
+    """
+    if isinstance(mask, np.ndarray):
         return mask
     return mask.cpu().numpy() if mask.ndim == 2 else None
 

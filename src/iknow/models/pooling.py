@@ -47,6 +47,7 @@ class Pooling:
                     "pool must be 'mean', 'cls', 'last', a function of the activations, or a "
                     f"mapping of these by layer; got {shown(way)}"
                 )
+        self.is_given = pool is not None
         self._pool = dict(pool) if isinstance(pool, Mapping) else pool
         self.is_by_layer = isinstance(pool, Mapping)
         """Whether each layer has a way of its own, which is used whatever its shape."""

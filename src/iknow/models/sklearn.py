@@ -99,7 +99,8 @@ class SklearnModel(Model):
         return labels
 
     def prepare(self, inputs: Any) -> Any:
-        check_boosted(self.final if not self.steps else None, inputs)
+        if type(inputs) is not np.ndarray:  # an array has no names of columns
+            check_boosted(self.final if not self.steps else None, inputs)
         return as_dense(inputs)
 
     def layers(self, batch: Any) -> tuple[Layer, ...]:

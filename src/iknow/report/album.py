@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from iknow.core.arrays import Ints
 from iknow.explain.picture import Image, Picture, Renderer, Series, picture_of, take_sample
 
 GRAY, COLOR, SERIES, FEATURES = range(4)
@@ -35,29 +34,26 @@ def compress(data: bytes | bytearray) -> str:
 class Album:
     """Pictures by key, in the order they came, within a budget of bytes in the page.
 
-    parts: compressed. entries: (kind, height | channels | names, width | steps | more, part,
-    offset, length) of each picture. names: of features, with their positions.
+    parts: compressed. pictures: (kind, height | channels | names, width | steps | more, part,
+    offset, length) of each. names: of features, with their positions.
     """
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
         self.parts: list[str] = []
-        self.entries: list[tuple[int, ...]] = []
+        self.pictures: dict[Key, tuple[int, ...]] = {}
         self.names: dict[tuple[str, ...], int] = {}
         self.full = False
-        self._places: dict[Key, int] = {}
         self._open = bytearray()
 
     def add(self, key: Key, samples: Any, row: int, renderer: Renderer | None) -> None:
         """Draw one of the samples, if it exists and there is still room."""
-        if self.full or key in self._places or samples is None or row < 0:
+        if self.full or key in self.pictures or samples is None or row < 0:
             return
-        sample = take_sample(samples, row)
-        if sample is None:
+        if (sample := take_sample(samples, row)) is None:
             return
         kind, first, second, data = self._encode(picture_of(sample, renderer))
-        self._places[key] = len(self.entries)
-        self.entries.append((kind, first, second, len(self.parts), len(self._open), len(data)))
+        self.pictures[key] = kind, first, second, len(self.parts), len(self._open), len(data)
         self._open += data
         if len(self._open) >= PART_BYTES:
             self.close_part()
@@ -68,27 +64,27 @@ class Album:
             return
         self.parts.append(compress(self._open))
         self._open = bytearray()
-        if sum(map(len, self.parts)) + INDEX_BYTES * len(self.entries) > self.budget:
+        if sum(map(len, self.parts)) + INDEX_BYTES * len(self.pictures) > self.budget:
             self.drop_part()
 
     def drop_part(self) -> None:
         """Make room: drop the last part and take nothing more."""
         self.full = True
         self.parts.pop()
-        self.entries = [entry for entry in self.entries if entry[3] < len(self.parts)]
-        self._places = {k: at for k, at in self._places.items() if at < len(self.entries)}
+        kept = len(self.parts)
+        self.pictures = {key: each for key, each in self.pictures.items() if each[3] < kept}
 
     def columns(self, n_samples: int) -> dict[str, NDArray[Any]]:
-        """The entries, and the places in them of samples and training rows; -1 for no picture."""
-        rows = [row for kind, row in self._places if kind == "training"]
-        samples = [self._places.get(("sample", at), -1) for at in range(n_samples)]
+        """The pictures, and the places in them of samples and training rows; -1 for none."""
+        places: dict[str, dict[int, int]] = {"sample": {}, "training": {}}
+        for place, (kind, row) in enumerate(self.pictures):
+            places[kind][row] = place
+        samples, training = places["sample"], places["training"]
         return {
-            "pictures": np.array(self.entries, dtype=np.int32).reshape(-1, 6),
-            "samplePictures": np.array(samples, dtype=np.int32),
-            "trainingRows": np.array(rows, dtype=np.int64),
-            "trainingPictures": np.array(
-                [self._places["training", row] for row in rows], dtype=np.int32
-            ),
+            "pictures": np.array(list(self.pictures.values()), np.int32).reshape(-1, 6),
+            "samplePictures": np.array([samples.get(i, -1) for i in range(n_samples)], np.int32),
+            "trainingRows": np.array(list(training), np.int64),
+            "trainingPictures": np.array(list(training.values()), np.int32),
         }
 
     def _encode(self, picture: Picture) -> tuple[int, int, int, bytes]:
@@ -127,28 +123,3 @@ def shrink_series(values: NDArray[Any], most: int = MOST_STEPS) -> NDArray[Any]:
     lowest = np.minimum.reduceat(values, edges, axis=1)
     highest = np.maximum.reduceat(values, edges, axis=1)
     return np.stack([lowest, highest], axis=2).reshape(channels, -1)
-
-
-def fill_album(
-    budget: int,
-    order: Ints,
-    rows: Ints,
-    exemplars: Ints,
-    samples: Any,
-    training: Any,
-    renderer: Renderer | None,
-) -> Album:
-    """The pictures of samples, each followed by those of its exemplars, until the album is full.
-
-    order: positions in `rows`, most important first. exemplars: training rows of shape
-    (m, n_exemplars); -1 for none.
-    """
-    album = Album(budget)
-    for position in order.tolist():
-        album.add(("sample", position), samples, int(rows[position]), renderer)
-        for row in exemplars[position].tolist():
-            album.add(("training", row), training, row, renderer)
-        if album.full:
-            break
-    album.close_part()
-    return album

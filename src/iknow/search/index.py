@@ -83,7 +83,8 @@ class RowIndex(ABC):
     def gather(self, queries: Any, k: int = 0, per_class: int = 1) -> Evidence:
         """Gather evidence about `queries` with `k` and `per_class` neighbors, as `Index` says."""
         points = check_activations(queries, "queries", self.n_features)
-        per_class = as_whole(per_class, "per_class", "be a whole number >= 1", 1)
+        if type(per_class) is not int or per_class < 1:
+            per_class = as_whole(per_class, "per_class", "be a whole number >= 1", 1)
         return self._search(np.ascontiguousarray(points), Scope(per_class, per_class, k))
 
     def search_part(self, points: Floats32, scope: Scope) -> Evidence:

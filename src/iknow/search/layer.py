@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from operator import attrgetter
 from typing import Any, cast
@@ -17,9 +17,12 @@ from iknow.core.text import shown
 from iknow.errors import InputError, MissingExtraError
 from iknow.locking import cached_property, unforked
 from iknow.metrics import Metric
+from iknow.pages import read_through
 from iknow.search.cells import CpuIndex
+from iknow.search.disk import DiskIndex
 from iknow.search.index import CheckedIndex, IndexFactory, RowIndex, check_activations
 from iknow.search.measured import HammingIndex, MinkowskiIndex
+from iknow.search.scratch import Folder, write_rows
 from iknow.search.union import Make, Union
 
 Search = str | IndexFactory | None
@@ -28,6 +31,8 @@ IN_MEMORY: Callable[[], object] = bool
 """The check of arrays that need none: it does nothing."""
 FEWEST_CHANGES, SHARE_CHANGED = 1024, 4
 """An index in memory is built anew after this many changes, and a quarter of its rows."""
+VALUES_AT_ONCE = 1 << 21
+"""How many activations that are mapped to transform at a time."""
 
 
 class LayerIndex:
@@ -59,11 +64,29 @@ class LayerIndex:
 
     @classmethod
     def build(
-        cls, activations: Any, labels: Any, n_classes: int, rows: Ints, metric: Metric, **more: Any
+        cls,
+        activations: Any,
+        labels: Any,
+        n_classes: int,
+        rows: Ints,
+        metric: Metric,
+        search: Search = None,
+        folder: Folder = None,
     ) -> LayerIndex:
-        """The index of a layer's activations, of shape (n_rows, n_features), checked at once."""
-        points = metric.transform(activations)
-        layer = cls(points, labels, n_classes, rows, metric, **more)
+        """The index of a layer's activations, of shape (n_rows, n_features), checked at once.
+
+        folder: where to keep the points of activations that are mapped; None for memory.
+        """
+        if folder is None:
+            points = metric.transform(activations)
+        else:
+            order = np.lexsort((rows, labels))
+            pieces, width = _transform_parts(activations, metric)
+            points = write_rows(folder, order, width, pieces)
+            labels, rows = labels[order], rows[order]
+            if search is None and metric.p == 2:
+                search = partial(DiskIndex, folder=folder)
+        layer = cls(points, labels, n_classes, rows, metric, search)
         layer._index  # noqa: B018
         return layer
 
@@ -170,6 +193,19 @@ class LayerIndex:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle only what cannot be derived, and nothing that `check` refuses."""
         return self._like_this, self._index.arrays()
+
+
+def _transform_parts(activations: Floats32, metric: Metric) -> tuple[Iterator[Floats32], int]:
+    """The points of mapped activations, one part after another, and their width."""
+
+    def pieces() -> Iterator[Floats32]:
+        for values in read_through(activations, VALUES_AT_ONCE // activations.shape[1]):
+            # As float32, which is what an index stores; it reports what overflows.
+            with np.errstate(over="ignore"):
+                points = np.asarray(metric.transform(values)).astype(np.float32, copy=False)
+            yield points
+
+    return pieces(), np.shape(metric.transform(activations[:1]))[1]
 
 
 def index_type(metric: Metric, search: Search = None) -> Make:

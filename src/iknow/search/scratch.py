@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -24,6 +24,7 @@ Folder = str | os.PathLike[str] | None
 """Where scratch files go: a folder, made if there is none; None for the system's temporary one."""
 
 SPARE_BYTES = 1 << 24  # of a disk, which others may need at the same moment
+BYTES_PER_VALUE = 9  # of rows as they come, in the order of the classes, and coded
 
 
 class ScratchFile:
@@ -54,6 +55,35 @@ class ScratchFile:
         if n_rows == 0:
             return np.empty((0, n_features), dtype=dtype)
         return np.memmap(self._file, dtype, "r", shape=(n_rows, n_features)).view(np.ndarray)
+
+
+class Spool:
+    """Rows in files, by the name of their layer, as one part of them comes after another.
+
+    n_expected: about how many rows will come, if that is known, to see whether there is room.
+    """
+
+    def __init__(self, folder: Folder, n_expected: int | None) -> None:
+        self._folder, self._n_expected, self._n = folder, n_expected or 0, 0
+        self._files: dict[str, ScratchFile] = {}
+        self._widths: dict[str, int] = {}
+
+    def take(self, parts: Mapping[str, Floats32]) -> None:
+        """Write the next rows of every layer."""
+        if not self._files:
+            self._widths = {layer: values.shape[1] for layer, values in parts.items()}
+            needed = BYTES_PER_VALUE * sum(self._widths.values()) * self._n_expected
+            check_room(as_folder(self._folder), needed)
+            self._files = {layer: ScratchFile(self._folder) for layer in parts}
+        for layer, values in parts.items():
+            start = 4 * self._n * self._widths[layer]
+            self._files[layer].write(values.astype(np.float32, copy=False), start)
+        self._n += len(next(iter(parts.values())))
+
+    def rows(self) -> dict[str, Floats32]:
+        """All rows by layer, mapped."""
+        widths = self._widths
+        return {layer: file.as_rows(self._n, widths[layer]) for layer, file in self._files.items()}
 
 
 def write_rows(

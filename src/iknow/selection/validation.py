@@ -13,20 +13,31 @@ validation set, it is divided with probability n / (n + N / 2).) Validation samp
 are not independent either: all of them have a copy, or none. If a quarter of the training samples
 or more have copies, validation samples count as no more than the training set; if fewer, as
 something in between.
+
+A network's activations for one input vary slightly with the batch size, so two samples count as
+copies if they are at most a hundred-thousandth of the layer's size apart, validation samples and
+training samples alike. Leaves of trees say nothing here: a tree grows until it tells its training
+samples apart, and every other sample shares a leaf with one.
+
+Of the samples that laid a path of levels only their distances and ratios are known, each sorted by
+itself: a copy finds its own everywhere among them.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.stats import hypergeom
 
 from iknow.core.arrays import Bools, Floats, Ints
-from iknow.core.quorum import Contrast, ValidationEvidence, find_contrast
-from iknow.errors import InputError
+from iknow.core.evidence import Evidence
+from iknow.core.level import CLARITY, NEARNESS, Levels, near_and_clear
+from iknow.core.quorum import Contrast, ValidationEvidence, find_contrast, weigh
+from iknow.errors import InputError, warn
 
 SHARE_TO_CHOOSE = 5
 """One sample in five chooses and four certify: a bound takes many samples and a choice few."""
@@ -120,9 +131,77 @@ def match_threshold(confidence: Floats, coverage: float) -> float:
 
 LEVEL = 1e-4  # of honest random splits, at most this share is refused
 SUSPICIOUS = 1e-2  # and this share warned about: few copies or training samples prove no more
+TOLERANCE = 1e-5  # of the typical length of a layer's points: so far apart are copies at most
+SAMPLES_MEASURED = 4096  # of the training samples
+ROWS_AT_ONCE = 512
+
+Indexes = Mapping[str, Any]
+"""The training samples by layer, as `iknow.search.layer.LayerIndex`."""
 
 
-def check_unseen(n_copied: int, n_samples: int, n_repeated: int, n_training: int) -> None:
+def check_unseen(evidence: ValidationEvidence, indexes: Indexes) -> None:
+    """Refuse samples that fit has seen, or warn. indexes: of the layers of the evidence."""
+    check_copies(*count_copies(evidence, indexes))
+
+
+def count_copies(evidence: ValidationEvidence, indexes: Indexes) -> tuple[int, int, int, int]:
+    """Count the copies and all samples, then the same for the training samples.
+
+    Training samples are checked only if there is a copy, at most `SAMPLES_MEASURED` of them.
+    """
+    n_samples = max(map(len, evidence.values()))
+    n_rows = next(iter(indexes.values())).n_rows
+    step = -(-n_rows // SAMPLES_MEASURED)
+    rows, limits = np.arange(0, n_rows, step), dict[str, Any]()
+    for layer, index in indexes.items():
+        if index.metric.p != 0:
+            some = index.points[::step]
+            squares = np.einsum("ij,ij->", some, some, dtype=np.float64)
+            limits[layer] = TOLERANCE * np.sqrt(squares / len(rows))
+
+    def copies(nearest: Callable[[str], Floats]) -> int:
+        close = [nearest(layer) <= limit for layer, limit in limits.items()]
+        return int(np.logical_and.reduce(close).sum())
+
+    def nearest(layer: str) -> Floats:
+        """The distance to the nearest sample of all, which a quorum may not count."""
+        held = evidence[layer].n_neighbors > 0
+        return evidence[layer].neighbor_distance(1) if held else evidence[layer].nearest_distance()
+
+    def nearest_other(layer: str) -> Floats:
+        """From training samples: each is its own nearest neighbor, so the other comes second."""
+        parts = (rows[at : at + ROWS_AT_ONCE] for at in range(0, len(rows), ROWS_AT_ONCE))
+        found = [indexes[layer].gather_among(part, 2).neighbor_distance(2) for part in parts]
+        return np.concatenate(found)
+
+    if not limits or not (copied := copies(nearest)):
+        return 0, n_samples, 0, n_rows
+    return copied, n_samples, copies(nearest_other), len(rows)
+
+
+def check_not_tuned(
+    evidence: Mapping[str, Evidence], belief: Ints, path: Levels, indexes: Indexes
+) -> None:
+    """Refuse samples that laid a path, as far as that shows; whole numbers agree by chance."""
+    telling = [layer for layer in path.layers if indexes[layer].metric.p != 0]
+    copied, repeated = np.full(len(belief), bool(telling)), path.n_samples
+    for layer in telling:
+        contrast = find_contrast(weigh(evidence[layer], path.quorum, belief), belief)
+        values = dict(zip((NEARNESS, CLARITY), near_and_clear(contrast), strict=True))
+        for voice in (each for each in path.voices if each.layer == layer):
+            ours = values[voice.name]
+            copied &= np.isin(ours, voice.reference) & np.isfinite(ours)
+            counts = np.unique(voice.reference, return_counts=True)[1]
+            repeated = min(repeated, int(counts[counts > 1].sum()))
+    n = int(copied.sum())
+    if chance_of_copies(n, len(belief), repeated, path.n_samples) <= LEVEL:
+        raise InputError(
+            f"{n} of the {len(belief)} samples are among those that tuned the classifier, and seem "
+            "more ordinary than new ones: give fresh samples to watch"
+        )
+
+
+def check_copies(n_copied: int, n_samples: int, n_repeated: int, n_training: int) -> None:
     """Refuse validation data with more copies than a random split explains, or warn.
 
     Of the `n_samples` validation samples, `n_copied` have a copy in the training set; of the
@@ -140,7 +219,7 @@ def check_unseen(n_copied: int, n_samples: int, n_repeated: int, n_training: int
     )
     if chance <= LEVEL:
         raise InputError(message)
-    warnings.warn(message, stacklevel=4)
+    warn(message)
 
 
 def chance_of_copies(n_copied: int, n_samples: int, n_repeated: int, n_training: int) -> float:

@@ -26,9 +26,9 @@ from iknow.serve.refusal import Refusal
 from iknow.serve.rows import Rows, as_inputs, as_rows, shape_rows
 from iknow.serve.said import labels_of
 from iknow.serve.served import Served, promises_of
-from iknow.storage.change import Logged
-from iknow.storage.committing import commit_changes
-from iknow.storage.opening import open_bundle
+from iknow.storage.archive import open_file
+from iknow.storage.changes import Logged
+from iknow.storage.saving import commit_changes
 
 Announce = Callable[[str, Sequence[Logged]], None]
 """Takes the sha256 that the bundle will have, and the changes; raises an AuditError to prevent it.
@@ -136,7 +136,7 @@ def change_served(served: Served, asked: Asked, who: str, announce: Announce) ->
 def state_on_disk(served: Served) -> str | None:
     """The sha256 of a model's bundle as it is now; None if it cannot be read."""
     try:
-        return open_bundle(Path(served.classifier.plan_.bundled["path"]), copied_up_to=0).head()
+        return open_file(Path(served.classifier.plan_.bundled["path"]), copied_up_to=0).sha256
     except (BundleError, KeyError):
         return None
 

@@ -28,9 +28,8 @@ from iknow.serve.rows import Rows, shape_rows
 from iknow.serve.said import Recorded, Said, Wanted
 from iknow.serve.served import Served, Source, load_served
 from iknow.serve.settings import Settings
-from iknow.storage.change import Logged
+from iknow.storage.changes import Logged
 from iknow.storage.info import describe_bundle
-from iknow.storage.log_record import entry_to_dict
 from iknow.version import __version__
 
 log = logging.getLogger("iknow.serve")
@@ -168,7 +167,7 @@ class Service:
             if self.trail is not None:
                 await self.trail.tell_made(before, served, made)
             await self._succeed(desk, served)
-        told = [entry_to_dict(each) for each in made]
+        told = [each.to_dict() for each in made]
         asyncio.get_running_loop().create_task(self._retire(desk))
         return {"model": served.name, "version": served.version, "bundle": served.sha256,
                 "before": before.sha256, "changes": told}  # fmt: skip

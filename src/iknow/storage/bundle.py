@@ -1,136 +1,126 @@
 """Bundles: a fitted classifier on disk, with or without its model.
 
-A bundle is one file, a ZIP of a JSON manifest and plain arrays (see `archive`). Nothing in it can
-execute code. The manifest holds the sha256 of every array and of itself, and each array is compared
-with its own before its first use (see `sealed`). Saving replaces a bundle in one step; changes of
-the evidence are appended to it (see `segments`).
+A bundle is one file: a ZIP of a JSON manifest and plain arrays, and changes behind it (see
+`archive`). Nothing in it can execute code. The manifest (see `manifest`) holds the sha256 of every
+array, and each array is compared with its own before its first use (see `sealed`). Saving and
+compacting replace a bundle in one step; changes of the evidence are appended to it.
 
-    manifest.json                  the table of contents; always first
+    manifest.json                  the table of contents
     labels.npy                     class codes, ascending
     rows.npy                       the training row each stored sample came from
     layers/LAYER/activations.npy   float32, in the order of labels.npy, transformed by the metric
     layers/LAYER/metric-*.npy      the arrays of the layer's metric, if it has any
     probe/NAME.npy                 what identifies the model, if anything
-    changes/*.npy                  numbers of samples in the log of changes, if there were any
+    changes/ids.npy                numbers of samples in the log of changes, if there were any
     model.onnx                     the model itself, if the bundle is portable
 
 An attacker can recompute checksums, so a correct one proves nothing: names are built from the
-manifest and never followed as paths, and `bundle_record` checks every value.
-
-How near model.onnx comes to the model that it was made of is a record:
-
-    samples    the number of samples that were compared
-    scores     tolerance and difference: how far apart the scores of a sample may be, and how far
-               the farthest are, as Euclidean distances
-    layers     the same for the activations, by layer
-    reading    of a model that was ONNX already, whose file is kept as it was: where its scores are,
-               and how each layer is pooled; null for a graph that iknow made
-    sha256     of model.onnx, in the manifest alone
+manifest and never followed as paths, and every value is checked.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
-import math
 import os
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
 
-from iknow.core.text import shown
-from iknow.errors import BundleError, InputError
+from iknow.core.arrays import Floats32, Ints, Labels
+from iknow.core.quorum import check_quorum
+from iknow.core.rule import Rule
+from iknow.core.text import names, shown
+from iknow.errors import BundleError, ConflictError, InputError
+from iknow.metrics import Metric, metric_from_dict, metric_to_dict
 from iknow.npy import decode_array, encode_array
-from iknow.storage.archive import write_archive
-from iknow.storage.bundle_record import (
-    FORMAT,
-    MODEL,
-    Bundle,
-    check_values,
-    from_record,
-    name_arrays,
-    to_record,
+from iknow.rules import rule_from_dict, rule_to_dict
+from iknow.rules.registry import rule_named
+from iknow.search.index import check_activations
+from iknow.selection import Selection
+from iknow.storage.archive import MANIFEST, Opened, append, open_file, prefixed, write_file
+from iknow.storage.changes import (
+    Change,
+    Folding,
+    Logged,
+    check_quorum_fits,
+    decode_change,
+    encode_change,
+    escape,
+    fold_changes,
+    name_array,
 )
-from iknow.storage.change import Change
 from iknow.storage.files import locked, replacing
-from iknow.storage.manifest import read_manifest, write_manifest
-from iknow.storage.opening import MANIFEST, Opened, open_bundle, prefixed
-from iknow.storage.schema import check_mapping, check_record, check_text, check_whole, misfit
-from iknow.storage.sealed import Guard, Pieces, SealedFile, verify_all
-from iknow.storage.segments.folding import Folding
-from iknow.storage.segments.marks import first_marks
+from iknow.storage.manifest import (
+    FORMAT,
+    Exported,
+    LayerRecord,
+    LogEntry,
+    Manifest,
+    Settings,
+    plain_labels,
+    read_classes,
+    read_record,
+    write_classes,
+    write_record,
+)
+from iknow.storage.sealed import Guard, Pieces, verify_all
+from iknow.version import __version__
 
-KEYS = ("samples", "scores", "layers", "reading", "sha256")
-WHERE = "model"
-
-
-def check_exported(record: object, layers: Collection[str]) -> dict[str, Any] | None:
-    """The manifest's record of a model, for a bundle of these layers; None without a model."""
-    if record is None:
-        return None
-    found = check_record(record, WHERE, KEYS)
-    check_whole(found["samples"], f"{WHERE}.samples", 1)
-    _check_distance(found["scores"], f"{WHERE}.scores")
-    compared = check_mapping(found["layers"], f"{WHERE}.layers")
-    for distance in compared.values():
-        _check_distance(distance, f"an entry of {WHERE}.layers")
-    if missing := [layer for layer in layers if layer not in compared]:
-        raise BundleError(f"{WHERE}.layers must have layer {missing[0][:80]!r}; it is missing")
-    if found["reading"] is not None:  # its values are checked as the model is read by them
-        reading = check_record(found["reading"], f"{WHERE}.reading", ("scores", "layers"))
-        check_mapping(reading["layers"], f"{WHERE}.reading.layers")
-    check_text(found["sha256"], f"{WHERE}.sha256")
-    return found
-
-
-def without_checksum(record: Mapping[str, Any]) -> dict[str, Any]:
-    """What a record says about the comparison."""
-    return {name: value for name, value in record.items() if name != "sha256"}
-
-
-def _check_distance(value: object, where: str) -> None:
-    for name, number in check_record(value, where, ("tolerance", "difference")).items():
-        is_number = isinstance(number, int | float) and not isinstance(number, bool)
-        if not is_number or not 0 <= number < math.inf:
-            raise misfit(f"{where}.{name}", "a number >= 0", number)
-
-
+MODEL = "model.onnx"
+IDS = "changes/ids.npy"
 LARGEST_MODEL = (1 << 31) - 1
 """Bytes of a model, which protobuf cannot exceed either."""
 
-__all__ = ["Bundle", "read_bundle", "write_bundle"]
-
-Contents = list[tuple[str, list[bytes | memoryview]]]
-"""The contents of a bundle's file, each a name and its parts."""
+Contents = list[tuple[str, Iterable[bytes | memoryview]]]
 
 
-def write_bundle(path: str | os.PathLike[str], bundle: Bundle, version: str) -> None:
-    """Write a bundle, or leave what was there untouched."""
-    target = as_path(path)
-    name = shown(str(target))
-    if "\0" in str(target):
-        raise BundleError(f"{name} is not a valid file name: it contains NUL")
-    contents = encode_bundle(bundle, version)
-    try:
-        is_folder = target.is_dir()
-    except OSError as error:  # too long, or a loop of links
-        raise BundleError(f"{name} is not a valid file name: {error.strerror}") from error
-    if is_folder:
-        raise BundleError(
-            f"{target} exists and is not a bundle but a folder: choose another name or remove it"
-        )
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with locked(target):
-        replace_bundle(target, contents)
+@dataclass(frozen=True, eq=False)
+class Bundle:
+    """The content of a bundle.
+
+    classes: of shape (n_classes,). labels, rows: of shape (n_rows,). activations: for each layer,
+    of shape (n_rows, n_features). probe: small arrays of any shape, read at once. check: call it
+    before each use of the other arrays of a bundle that was read; it refuses damaged ones. model:
+    gives the bytes of the model's ONNX file, if the bundle holds it. log: changes that the arrays
+    hold already; changes: those that follow, in segments.
+    version, n_bytes, sha256, n_torn: of the file it was read from, the version of iknow that wrote
+    it, its size, the digest that seals all of it (of its manifest or, if there are changes, of the
+    last segment), and the bytes at its end that an interrupted writer left.
+    """
+
+    classes: Labels
+    labels: Ints
+    rows: Ints
+    activations: Mapping[str, Floats32]
+    metrics: Mapping[str, Metric]
+    neighborhoods: Mapping[str, Rule]
+    settings: Settings
+    selection: Selection | None = None
+    probe: Mapping[str, Any] = field(default_factory=dict)
+    check: Callable[[], None] | None = None
+    model: Callable[[], bytes] | None = None
+    exported: Exported | None = None
+    log: tuple[Logged, ...] = ()
+    changes: tuple[Change, ...] = ()
+    version: str = __version__
+    n_bytes: int = 0
+    sha256: str = ""
+    n_torn: int = 0
+
+    @property
+    def model_classes(self) -> Labels:
+        """The classes that the model scores: the others came with changes."""
+        later = sum(len(each.classes) for each in self.log)
+        return self.classes[: len(self.classes) - later]
 
 
-def replace_bundle(target: Path, contents: Contents) -> None:
-    """Write a bundle's file; whoever may append to the one before must be locked out."""
-    digest = _hash(list(contents[0][1]))
-    with replacing(target, _check_may_replace) as file:
-        write_archive(file, contents, lambda end: first_marks(end, bytes.fromhex(digest)))
+# Reading
 
 
 def as_path(path: Any) -> Path:
@@ -156,71 +146,87 @@ def read_bundle(
     if not (isinstance(verify, bool) or (isinstance(verify, str) and verify == "now")):
         raise InputError(f"verify must be True, False or 'now'; got {shown(verify)}")
     source = as_path(path)
-    opened = open_bundle(source, copied_up_to)
+    opened = open_file(source, copied_up_to)
     if at is not None:
         with prefixed(f"{source}: "):
             opened = opened.as_of(at)
-    return read_opened(source, opened, verify)
+    return _read_opened(source, opened, verify)
 
 
-def read_opened(source: Path, opened: Opened, verify: bool | Literal["now"]) -> Bundle:
+def _read_opened(source: Path, opened: Opened, verify: bool | Literal["now"]) -> Bundle:
     """The bundle in an open file; see `read_bundle`."""
-    file, manifest, places = opened.file, opened.manifest, opened.places
-    with prefixed(f"{source} is damaged: {MANIFEST}: "):
-        names = name_arrays(manifest)
-        checksums = check_record(manifest["arrays"], "arrays", names)
-        exported = check_exported(manifest["model"], manifest["layers"])
-    belong = {MANIFEST, *names, *([] if exported is None else [MODEL])}
-    if set(places) != belong:
-        wrong = min(set(places) ^ belong)
-        problem = "does not belong in it" if wrong in places else "is missing"
-        raise BundleError(f"{source} is damaged: {wrong} {problem}")
-    sealed = [(name, _take(file, name, places[name]), checksums[name]) for name in names]
-    arrays = {}
-    for name, content, _ in sealed:
-        with prefixed(f"{source} is damaged: {name} cannot be read: "):
+    file, damaged = opened.file, f"{source} is damaged: "
+    with prefixed(f"{damaged}{MANIFEST} is damaged: "):
+        manifest = read_record(opened.manifest, Manifest)
+        listed = _name_arrays(manifest)
+        if set(manifest.arrays) != set(listed):
+            raise BundleError("its checksums are not those of its arrays")
+    places, belong = opened.places, {MANIFEST, *listed, *([MODEL] if manifest.model else [])}
+    if wrong := sorted(set(places) ^ belong):
+        problem = "does not belong in it" if wrong[0] in places else "is missing"
+        raise BundleError(f"{damaged}{wrong[0]} {problem}")
+    sealed, arrays = [], {}
+    for name in listed:
+        # A copy where an array is small and used at once, without asking the guard.
+        small = name.startswith(("probe/", "changes/")) or "/metric-" in name
+        place = places[name]
+        held = file.read(place.start, place.stop) if small else file.content[place]
+        content = np.frombuffer(held, dtype=np.uint8) if small else held
+        sealed.append((name, content, manifest.arrays[name]))
+        with prefixed(f"{damaged}{name} cannot be read: "):
             arrays[name] = decode_array(content)
-    with prefixed(f"{source} is damaged: "):
-        if verify:
-            verify_all(each for each in sealed if _is_needed_at_once(each[0]))
+        if small and verify:
+            with prefixed(damaged):
+                verify_all(sealed[-1:])
     # The bundle may be sound and only use a rule or metric that is not registered here.
-    with prefixed(f"{source} cannot be loaded: "):
-        bundle = from_record(manifest, arrays)
+    with prefixed(f"{source} cannot be loaded: {MANIFEST}: "):
+        bundle = _from_manifest(manifest, arrays)
 
     def check_content() -> None:
-        with prefixed(f"{source} is damaged: "):
+        with prefixed(damaged):
             if verify:
                 verify_all(sealed)
-            check_values(bundle)
+            _check_values(bundle)
 
     def read_model() -> bytes:
-        assert exported is not None
-        checksum = exported["sha256"] if verify else None
-        return _read_model(source, file, places[MODEL], checksum)
+        assert manifest.model is not None
+        place = places[MODEL]
+        if (size := place.stop - place.start) > LARGEST_MODEL:
+            raise BundleError(f"{damaged}{MODEL} may have 2 GB; it has {size:,} bytes")
+        content = file.read(place.start, place.stop)
+        if len(content) != size or (verify and _sha256([content]) != manifest.model.sha256):
+            raise BundleError(f"{damaged}{MODEL} does not match its checksum")
+        return content
 
-    end, turn = opened.committed, opened.find_turn
+    end, turn = opened.head().end, opened.find_turn
     guard = Guard(source, file, check_content, end, turn, by_content=bool(verify))
-    with prefixed(f"{source} is damaged: "):
-        changes = opened.read_changes()
+    with prefixed(damaged):
+        changes = tuple(read_changes(opened))
     if verify == "now" or (verify and changes):
         guard.check()
-    with prefixed(f"{source} is damaged: "):
-        check_changes(bundle, changes)
-    if verify == "now" and exported is not None:
+    with prefixed(damaged):
+        _check_changes(bundle, changes)
+    if verify == "now" and manifest.model is not None:
         read_model()
     return replace(
         bundle,
         check=guard.check,
-        model=None if exported is None else read_model,
-        exported=None if exported is None else without_checksum(exported),
+        model=None if manifest.model is None else read_model,
         changes=changes,
         n_bytes=file.opened.size,
-        sha256=opened.head(),
-        n_torn=opened.chain.torn,
+        sha256=opened.sha256,
+        n_torn=opened.torn,
     )
 
 
-def check_changes(bundle: Bundle, changes: tuple[Change, ...]) -> None:
+def read_changes(opened: Opened) -> Iterator[Change]:
+    """The changes behind the archive, in order."""
+    for number, payload in opened.payloads():
+        with prefixed(f"its change {number}: "):
+            yield decode_change(payload)
+
+
+def _check_changes(bundle: Bundle, changes: Sequence[Change]) -> None:
     """Check that changes fit the bundle that they follow, one after the other."""
     if not changes:
         return
@@ -230,42 +236,122 @@ def check_changes(bundle: Bundle, changes: tuple[Change, ...]) -> None:
             folding.take(change)
 
 
-def encode_bundle(bundle: Bundle, version: str) -> Contents:
-    """The contents of a bundle's file, read back once to make sure that it can be loaded."""
-    record, arrays = to_record(bundle)
-    encoded: dict[str, list[bytes | memoryview]] = {}
-    for name, array in arrays.items():
-        try:
-            encoded[name] = Pieces(encode_array(array))
-        except ValueError as error:
-            raise InputError(f"this cannot be saved: {name}: {error}") from error
-    checksums = {name: _hash(parts) for name, parts in encoded.items()}
-    contents: dict[str, list[bytes | memoryview]] = dict(encoded)
-    exported = None
-    if bundle.model is not None and bundle.exported is not None:
-        contents[MODEL] = [bundle.model()]
-        exported = {**bundle.exported, "sha256": _hash(contents[MODEL])}
-    entries = {"arrays": checksums, "model": exported}
-    manifest = {"format": FORMAT, "iknow": version, **record, **entries}
+# Writing
+
+
+def write_bundle(path: str | os.PathLike[str], bundle: Bundle) -> None:
+    """Write a bundle, or leave what was there untouched."""
+    target = as_path(path)
+    name = shown(str(target))
+    if "\0" in str(target):
+        raise BundleError(f"{name} is not a valid file name: it contains NUL")
+    contents = _encode(bundle)
     try:
-        text = write_manifest(manifest)
-        from_record(read_manifest(text), {name: np.asarray(a) for name, a in arrays.items()})
-    except BundleError as error:
-        raise InputError(f"this cannot be saved: {error}") from error
-    return [(MANIFEST, [text]), *contents.items()]
+        is_folder = target.is_dir()
+    except OSError as error:  # too long, or a loop of links
+        raise BundleError(f"{name} is not a valid file name: {error.strerror}") from error
+    if is_folder:
+        raise BundleError(
+            f"{target} exists and is not a bundle but a folder: choose another name or remove it"
+        )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with locked(target):
+        _replace(target, contents)
 
 
-def _hash(parts: list[bytes | memoryview]) -> str:
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(part)
-    return digest.hexdigest()
+def append_changes(
+    path: str | os.PathLike[str],
+    changes: Sequence[Change],
+    *,
+    after: str | None = None,
+    announce: Callable[[str], None] | None = None,
+) -> str:
+    """Append changes to a bundle, all or none, and return its new sha256.
+
+    Whoever keeps a record of changes elsewhere is told the new sha256 while nothing is written yet,
+    and can refuse. Nothing but these changes has that sha256, so after a crash the bundle says
+    whether they were made.
+
+    Args:
+        path: The bundle.
+        changes: The changes, in order.
+        after: The sha256 of the bundle that they follow. Default: whatever is there now.
+        announce: Is called with the new sha256 before anything is written. If it raises, nothing
+            is.
+
+    Raises:
+        ConflictError: The bundle is not the one that they follow any more.
+        BundleError: The bundle is damaged, or the changes do not fit it.
+        OSError: They could not be written; the bundle is as it was.
+    """
+    source = as_path(path)
+    if source.is_file() and not os.access(source, os.W_OK):
+        raise PermissionError(errno.EACCES, "it may not be written", str(source))
+    payloads = [encode_change(change) for change in changes]
+    with locked(source, in_place=True) as descriptor:
+        opened, bundle = _open_after(source, after, verify=False)
+        assert descriptor is not None
+        with prefixed(f"{source} cannot take this change: "):
+            _check_changes(bundle, (*bundle.changes, *changes))
+        return append(descriptor, opened, payloads, announce)
+
+
+def compact_bundle(path: str | os.PathLike[str]) -> str:
+    """Fold the changes of a bundle into its arrays, and return its new sha256.
+
+    Nothing of a removed sample is left in the new file, which replaces the old one: its rows are
+    not copied, nor are inputs of the probe that may be its. Of the changes, the log stays: who
+    changed which samples, when and why. Readers of the old file keep it.
+
+    Raises:
+        BundleError: The bundle is damaged.
+        OSError: The new file could not be written; the old one is as it was.
+    """
+    return rewrite_bundle(path, fold_changes)
+
+
+def rewrite_bundle(
+    path: str | os.PathLike[str],
+    edit: Callable[[Bundle], Bundle],
+    *,
+    after: str | None = None,
+    announce: Callable[[str], None] | None = None,
+) -> str:
+    """Write what `edit` makes of a bundle in its place; see `append_changes`."""
+    source = as_path(path)
+    with locked(source, in_place=True) as descriptor:
+        if descriptor is None:
+            raise BundleError(f"{source} is not a bundle: the file does not exist")
+        _, bundle = _open_after(source, after, verify="now")
+        contents = _encode(replace(edit(bundle), version=__version__))
+        if announce is not None:
+            announce(_sha256(contents[0][1]))
+        return _replace(source, contents)
+
+
+def _open_after(
+    source: Path, after: str | None, verify: bool | Literal["now"]
+) -> tuple[Opened, Bundle]:
+    """A bundle that nobody has changed since it had a sha256; it is locked."""
+    opened = open_file(source, copied_up_to=0)
+    if after is not None and opened.sha256 != after:
+        raise ConflictError(
+            f"{source} was changed by somebody else meanwhile: load it again and repeat the change"
+        )
+    return opened, _read_opened(source, opened, verify)
+
+
+def _replace(target: Path, contents: Contents) -> str:
+    """Write a bundle's file; whoever may append to the one before must be locked out."""
+    with replacing(target, _check_may_replace) as file:
+        write_file(file, contents)
+    return _sha256(contents[0][1])
 
 
 def _check_may_replace(target: Path) -> None:
     """Refuse to replace anything but a bundle."""
     try:
-        open_bundle(target, copied_up_to=0)
+        open_file(target, copied_up_to=0)
     except BundleError as error:
         raise BundleError(
             f"{target} exists and is not a bundle, or not a complete one ({error}): choose another "
@@ -273,25 +359,228 @@ def _check_may_replace(target: Path) -> None:
         ) from error
 
 
-def _take(file: SealedFile, name: str, place: slice) -> Any:
-    """The bytes of an array; a copy if the array is used without asking the guard."""
-    if _is_needed_at_once(name):
-        return np.frombuffer(file.read(place.start, place.stop), dtype=np.uint8)
-    return file.content[place]
+def _encode(bundle: Bundle) -> Contents:
+    """The contents of a bundle's file, read back once to make sure that it can be loaded."""
+    layers: dict[str, LayerRecord] = {}
+    arrays: dict[str, Any] = {
+        "labels.npy": np.asarray(bundle.labels, dtype="<i8"),
+        "rows.npy": np.asarray(bundle.rows, dtype="<i8"),
+    }
+    for layer, values in bundle.activations.items():
+        metric, rule = bundle.metrics[layer], bundle.neighborhoods.get(layer)
+        parts, record = metric.arrays(), None if rule is None else rule_to_dict(rule)
+        layers[layer] = LayerRecord(metric_to_dict(metric), list(parts), record)
+        arrays[name_array(layer, "activations")] = np.asarray(values, dtype="<f4")
+        for part, array in parts.items():
+            arrays[name_array(layer, f"metric-{part}")] = np.asarray(array, dtype="<f8")
+    for name, array in bundle.probe.items():
+        arrays[f"probe/{escape(name)}.npy"] = np.asarray(array)
+    if bundle.log:
+        arrays[IDS] = np.concatenate([each.ids for each in bundle.log]).astype("<i8")
+    contents: Contents = []
+    for name, array in arrays.items():
+        try:
+            contents.append((name, Pieces(encode_array(array))))
+        except ValueError as error:
+            raise InputError(f"this cannot be saved: {name}: {error}") from error
+    sums = {name: _sha256(parts) for name, parts in contents}
+    exported = None
+    if bundle.model is not None and bundle.exported is not None:
+        contents.append((MODEL, [bundle.model()]))
+        exported = msgspec.structs.replace(bundle.exported, sha256=_sha256(contents[-1][1]))
+    try:
+        manifest = Manifest(
+            format=FORMAT,
+            iknow=bundle.version,
+            classes=write_classes(bundle.classes),
+            layers=layers,
+            probe=list(bundle.probe),
+            selection=None if bundle.selection is None else bundle.selection.to_dict(),
+            settings=bundle.settings,
+            arrays=sums,
+            model=exported,
+            changes=[
+                LogEntry(e.what, e.when, e.who, e.why, plain_labels(e.classes), len(e.ids))
+                for e in bundle.log
+            ],
+        )
+        text = write_record(manifest)
+        _from_manifest(read_record(text, Manifest), arrays)
+    except BundleError as error:
+        raise InputError(f"this cannot be saved: {error}") from error
+    return [(MANIFEST, [text]), *contents]
 
 
-def _read_model(source: Path, file: SealedFile, place: slice, checksum: str | None) -> bytes:
-    """A copy of the model's bytes, compared with their checksum unless that is None."""
-    size = place.stop - place.start
-    if size > LARGEST_MODEL:
-        raise BundleError(f"{source} is damaged: {MODEL} may have 2 GB; it has {size:,} bytes")
-    content = file.read(place.start, place.stop)
-    changed = checksum is not None and hashlib.sha256(content).hexdigest() != checksum
-    if len(content) != size or changed:
-        raise BundleError(f"{source} is damaged: {MODEL} does not match its checksum")
-    return content
+def _sha256(parts: Iterable[bytes | memoryview]) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest()
 
 
-def _is_needed_at_once(name: str) -> bool:
-    """Whether an array, of a metric, a probe, the log or all codes, is small and needed on load."""
-    return name.startswith(("probe/", "changes/")) or "/metric-" in name or "/code-" in name
+# The manifest, its arrays, and what must fit
+
+
+def _name_arrays(manifest: Manifest) -> list[str]:
+    """The names in the archive of all arrays that belong to a manifest."""
+    listed = ["labels.npy", "rows.npy"]
+    for layer, record in manifest.layers.items():
+        parts = ("activations", *(f"metric-{part}" for part in record.metric_arrays))
+        listed += [name_array(layer, part) for part in parts]
+    listed += [f"probe/{escape(name)}.npy" for name in manifest.probe]
+    listed += [IDS] if manifest.changes else []
+    if len(set(listed)) != len(listed):
+        raise BundleError("two arrays have the same name")
+    return listed
+
+
+def _from_manifest(manifest: Manifest, arrays: Mapping[str, Any]) -> Bundle:
+    """The bundle of a manifest and its arrays; `_check_values` checks the large arrays."""
+    layers, rules = manifest.layers, {}
+    for layer, record in layers.items():
+        if record.neighborhood is not None:
+            with prefixed(f"the rule of layer {layer[:80]!r} cannot be made: "):
+                rules[layer] = rule_from_dict(record.neighborhood)
+    bundle = Bundle(
+        classes=read_classes(manifest.classes),
+        labels=arrays["labels.npy"],
+        rows=arrays["rows.npy"],
+        activations={layer: arrays[name_array(layer, "activations")] for layer in layers},
+        metrics={layer: _make_metric(layer, layers[layer], arrays) for layer in layers},
+        neighborhoods=rules,
+        settings=manifest.settings,
+        selection=None if manifest.selection is None else Selection.from_dict(manifest.selection),
+        probe={name: arrays[f"probe/{escape(name)}.npy"] for name in manifest.probe},
+        exported=manifest.model,
+        log=tuple(_read_log(manifest.changes, arrays)),
+        version=manifest.iknow,
+    )
+    _check_shapes(bundle)
+    _check_settings(bundle)
+    return bundle
+
+
+def _read_log(entries: Sequence[LogEntry], arrays: Mapping[str, Any]) -> Iterator[Logged]:
+    if not entries:
+        return
+    ids, ends = arrays[IDS], list(accumulate(each.ids for each in entries))
+    if ids.dtype != np.dtype("<i8") or ids.shape != (ends[-1],):
+        raise BundleError(f"{IDS} must hold {ends[-1]} 64-bit integers")
+    for each, (start, end) in zip(entries, pairwise([0, *ends]), strict=True):
+        own = ids[start:end]
+        if own[0] < 0 or not (own[1:] > own[:-1]).all():
+            raise BundleError(f"{IDS} must hold whole numbers >= 0, those of a change ascending")
+        yield Logged(each.what, each.when, each.who, each.why, own, tuple(each.classes))
+
+
+def _make_metric(layer: str, record: LayerRecord, arrays: Mapping[str, Any]) -> Metric:
+    where = f"the metric of layer {layer[:80]!r}"
+    parts = {part: arrays[name_array(layer, f"metric-{part}")] for part in record.metric_arrays}
+    for part, array in parts.items():
+        if array.dtype != np.dtype("<f8"):
+            raise BundleError(f"{where} must have 64-bit floats; {part} has {array.dtype}")
+    with prefixed(f"{where} cannot be made: "):
+        metric = metric_from_dict(record.metric, parts)
+    if metric.to_dict() != record.metric or set(metric.arrays()) != set(parts):
+        raise BundleError(f"{where} has more entries or arrays than it needs")
+    return metric
+
+
+def _check_shapes(bundle: Bundle) -> None:
+    """Check that the arrays fit each other, without reading them."""
+    n_rows = len(bundle.labels) if bundle.labels.ndim else 1
+    for name, values in (("labels.npy", bundle.labels), ("rows.npy", bundle.rows)):
+        if values.dtype != np.dtype("<i8") or values.shape != (n_rows,):
+            raise BundleError(
+                f"{name} must hold {n_rows} 64-bit integers; it has shape {values.shape} and dtype "
+                f"{values.dtype}"
+            )
+    if n_rows == 0:
+        raise BundleError("labels.npy must hold at least one label; it is empty")
+    for layer, points in bundle.activations.items():
+        where, metric = f"layer {layer[:80]!r}", bundle.metrics[layer]
+        if points.dtype != np.dtype("<f4") or points.ndim != 2:
+            raise BundleError(
+                f"{where} must hold a 2-D array of 32-bit floats; it has shape {points.shape} and "
+                f"dtype {points.dtype}"
+            )
+        if points.shape[1] == 0:
+            raise BundleError(f"{where} must have at least one feature; it has none")
+        if len(points) != n_rows:
+            raise BundleError(f"{where} has {len(points)} rows, not {n_rows}")
+        if metric.width not in (None, points.shape[1]):
+            raise BundleError(
+                f"{where} has {points.shape[1]} features; its metric has {metric.width}"
+            )
+    for layer, rule in bundle.neighborhoods.items():
+        if rule.n_neighbors > n_rows:
+            raise BundleError(f"layer {layer[:80]!r} asks for more neighbors than there are rows")
+        check_quorum_fits(rule.quorum, n_rows, f"layer {layer[:80]!r}")
+
+
+def _check_settings(bundle: Bundle) -> None:
+    """Refuse settings and a selection that no classifier with this evidence can have."""
+    settings, rules, selection = bundle.settings, bundle.neighborhoods, bundle.selection
+    if settings.rule is not None:
+        rule_named(settings.rule)
+    if settings.quorum is not None:
+        check_quorum_fits(check_quorum(settings.quorum), len(bundle.labels), "settings.quorum")
+    given = ["one", "each", *(["selection"] if selection is not None else [])] if rules else []
+    if settings.fixed not in ([None] if settings.rule is not None else given):
+        raise BundleError(
+            f"settings.fixed must be one of {names(given)}, or null beside a rule that is tuned; "
+            f"it is {shown(settings.fixed)}"
+        )
+    if settings.metric not in (None, "one") and set(settings.metric or ()) - set(bundle.metrics):
+        raise BundleError("settings.metric must be 'one' or names of layers")
+    counts = settings.about.per_class
+    if len(counts) != len(bundle.classes) or sum(counts) != len(bundle.labels):
+        raise BundleError(
+            f"settings.about.per_class must be {len(bundle.classes)} numbers that add up to "
+            f"{len(bundle.labels)}; they are {len(counts)} and add up to {sum(counts)}"
+        )
+    compared = bundle.activations if bundle.exported is None else bundle.exported.layers
+    if lacking := set(bundle.activations) - set(compared):
+        raise BundleError(f"model.layers must have layer {shown(min(lacking), 80)}")
+    check_layers(bundle.activations, rules, selection)
+    watch = None if selection is None else selection.watch
+    if watch is not None and watch.belief.max() >= len(bundle.classes):
+        raise BundleError(f"the watch believes in more than the {len(bundle.classes)} classes")
+
+
+def check_layers(
+    layers: Collection[str], rules: Mapping[str, Rule], selection: Selection | None
+) -> None:
+    """Check that all layers have a rule, or none, but for those that are left out."""
+    left_out = {} if selection is None else selection.left_out
+    if unknown := [layer for layer in left_out if layer not in layers]:
+        raise InputError(f"the selection leaves out {names(unknown)}, which are not layers")
+    if rules and set(rules) != set(layers) - set(left_out):
+        raise InputError("either all layers or none must have a rule, or be left out")
+    if selection is None:
+        return
+    if set(selection.neighborhoods) != set(layers) - set(left_out):
+        raise InputError("the selection must have a rule for each layer, or leave it out")
+    if selection.levels is None:
+        return
+    if any(rule.quorum != selection.levels.quorum for rule in rules.values()):
+        raise InputError(f"the levels have the quorum {selection.levels.quorum}, the rules do not")
+
+
+def _check_values(bundle: Bundle) -> None:
+    """Check the values of the large arrays, which reads them."""
+    labels, rows, n_classes = bundle.labels, bundle.rows, len(bundle.classes)
+    if len(labels) and not 0 <= labels[0] <= labels[-1] < n_classes:
+        raise BundleError(f"labels.npy must hold class codes from 0 to {n_classes - 1}")
+    if not (labels[1:] >= labels[:-1]).all():
+        raise BundleError("labels.npy must be ascending")
+    numbers = np.sort(rows)
+    if len(rows) and numbers[0] < 0:
+        raise BundleError("rows.npy must hold whole numbers >= 0")
+    if not (numbers[1:] > numbers[:-1]).all():
+        raise BundleError("rows.npy must not contain a number twice")
+    for layer, points in bundle.activations.items():
+        try:
+            check_activations(points, f"the activations of layer {layer[:80]!r}")
+        except InputError as error:
+            raise BundleError(str(error)) from error

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from iknow.core.text import name as shown_name
@@ -29,21 +30,22 @@ from iknow.models.export import find_exporter
 from iknow.models.inputs import take_rows
 from iknow.models.model import Model, Observation, observe_inputs
 from iknow.models.probe import Probe, find_tolerance, row_distances, tables_of
-from iknow.storage.bundle_record import MODEL, Bundle
+from iknow.storage.bundle import MODEL, Bundle
+from iknow.storage.manifest import Distance, Exported, Source
 
 Distances = dict[str, float]
 """By the name of a table in errors."""
 
 
 @dataclass(frozen=True)
-class Exported:
-    """A model as ONNX, and how near it came to the original (`exported_record`)."""
+class Portable:
+    """A model as ONNX, and how near it came to the original."""
 
     content: bytes
-    compared: Mapping[str, Any]
+    compared: Exported
 
 
-def find_exported(classifier: Any, *, wanted: bool, samples: Any) -> Exported | None:
+def find_exported(classifier: Any, *, wanted: bool, samples: Any) -> Portable | None:
     """The model of a classifier as ONNX: the one it was loaded with, or if wanted a new one."""
     own = type(classifier.model_).__name__ == "PortableModel"
     if samples is not None and not wanted:
@@ -51,12 +53,12 @@ def find_exported(classifier: Any, *, wanted: bool, samples: Any) -> Exported | 
     if not wanted and not own:
         return None
     compared = classifier.plan_.bundled.get("exported") if own else None
-    if compared is not None and set(classifier.layers_) <= set(compared["layers"]):
-        return Exported(classifier.model_.content, compared)
+    if compared is not None and set(classifier.layers_) <= set(compared.layers):
+        return Portable(classifier.model_.content, compared)
     return export_model(classifier, samples)
 
 
-def export_model(classifier: Any, samples: Any = None) -> Exported:
+def export_model(classifier: Any, samples: Any = None) -> Portable:
     """The model of a fitted classifier as ONNX; `ExportError` unless it answers alike."""
     model, probe, layers = classifier.model_, classifier.probe_, classifier.layers_
     export = find_exporter(model)
@@ -74,10 +76,10 @@ def export_model(classifier: Any, samples: Any = None) -> Exported:
     allowed = dict(probe.tolerances) if isinstance(probe, Probe) else {}
     farthest: Distances = {}
     n = sum(_compare(classifier, other, given[word], word, allowed, farthest) for word in given)
-    pairs = [{"tolerance": allowed[name], "difference": farthest[name]} for name in farthest]
+    pairs = [Distance(allowed[name], farthest[name]) for name in farthest]
     by_layer = dict(zip(layers, pairs[1:], strict=True))
-    compared = {"samples": n, "scores": pairs[0], "layers": by_layer, "reading": reading}
-    return Exported(content, compared)
+    source = None if reading is None else Source(**reading)
+    return Portable(content, Exported(n, pairs[0], by_layer, source, ""))
 
 
 def _real_inputs(probe: Probe | str, samples: Any) -> dict[str, Any]:
@@ -93,13 +95,12 @@ def _real_inputs(probe: Probe | str, samples: Any) -> dict[str, Any]:
     return found
 
 
-def load_exported(
-    path: str | os.PathLike[str], bundle: Bundle, settings: Mapping[str, Any], device: str | None
-) -> Any:
+def load_exported(path: str | os.PathLike[str], bundle: Bundle, device: str | None) -> Any:
     """The model that a bundle holds; None without one."""
-    if bundle.model is None:
+    if bundle.model is None or bundle.exported is None:
         return None
-    columns, reading = settings["feature_names_in"], (bundle.exported or {})["reading"]
+    source, columns = bundle.exported.reading, bundle.settings.feature_names_in
+    reading = None if source is None else msgspec.structs.asdict(source)
     content = bundle.model()
     try:
         model = _make(content, bundle.model_classes, columns, reading, device)

@@ -62,7 +62,7 @@ def replacing(path: Path, may_replace: Callable[[Path], None] | None = None) -> 
     _remove_abandoned(target)
     descriptor, temporary = _create_sibling(target, 0o666 if existing is None else 0o600)
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with os.fdopen(descriptor, "w+b") as file:
             if existing is not None:
                 _keep_owner_and_mode(file.fileno(), existing)
             yield file
@@ -236,7 +236,7 @@ def _stem(target: Path) -> str:
 
 def _create_sibling(target: Path, mode: int) -> tuple[int, Path]:
     """A new file beside the target, open and locked."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
     flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
     while True:
         sibling = target.with_name(f"{_stem(target)}{secrets.token_hex(8)}.tmp")

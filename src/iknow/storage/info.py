@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+import msgspec
+
 from iknow.cards import COLORS, LINE, card, heading, paragraphs, table, text
 from iknow.core.assertion import Assertion
 from iknow.core.quorum import Quorum
@@ -20,10 +22,8 @@ from iknow.core.text import names
 from iknow.models.adapt import OPTIONS
 from iknow.selection import Selection
 from iknow.storage.bundle import Bundle, read_bundle
-from iknow.storage.change import Logged
-from iknow.storage.log_record import entry_to_dict
-from iknow.storage.saved_settings import read_settings
-from iknow.storage.segments.folding import Folding
+from iknow.storage.changes import Folding, Logged
+from iknow.storage.manifest import FORMAT
 
 IN_LAYERS = ("levels", "neighborhoods", "left_out")
 """Parts of a selection that are large, or that the layers tell."""
@@ -139,7 +139,7 @@ class BundleInfo:
         if self.selection is not None:
             chosen = self.selection.to_dict()
             record["selection"] = {k: v for k, v in chosen.items() if k not in IN_LAYERS}
-        record["changes"] = [entry_to_dict(each) for each in self.changes]
+        record["changes"] = [each.to_dict() for each in self.changes]
         return record
 
     def __str__(self) -> str:
@@ -179,41 +179,41 @@ def describe_bundle(path: str | os.PathLike[str]) -> BundleInfo:
         ('irises', 'LogisticRegression')
     """
     bundle = read_bundle(path, verify=False, copied_up_to=0)
-    settings = read_settings(path, bundle)
-    about, reading, chosen = (settings[name] for name in ("about", "reading", "selection"))
-    said: dict[str, Any] = dict(about)
-    selection = None if chosen is None else Selection.from_dict(chosen)
+    settings, about, selection = bundle.settings, bundle.settings.about, bundle.selection
     log = (*bundle.log, *(each.logged() for each in bundle.changes))
-    classes, n_samples = bundle.classes, len(bundle.labels)
+    classes, per_class = bundle.classes, about.per_class
     if bundle.changes:
         now = Folding(bundle)
         for change in bundle.changes:
             now.take(change)
-        said["per_class"], classes, n_samples = now.counts().tolist(), now.classes, now.n_rows
+        classes, per_class = now.classes, now.counts()
         if selection is not None and not selection.stale:
             selection = replace(selection, stale=bundle.changes[0].logged().sentence())
-    names, shapes = settings["feature_names_in"], said["inputs"]
+    columns, shapes, exported = settings.feature_names_in, about.inputs, None
+    if bundle.exported is not None:
+        exported = msgspec.to_builtins(bundle.exported)
+        del exported["sha256"]
     return BundleInfo(
         path=os.fspath(path),
         n_bytes=bundle.n_bytes,
-        format=bundle.format,
+        format=FORMAT,
         iknow=bundle.version,
         sha256=bundle.sha256,
-        name=said["name"],
-        version=said["version"],
-        note=said["note"],
-        created=said["created"],
-        model=said["model"],
-        exported=bundle.exported,
-        reading={option: reading[option] for option in OPTIONS},
-        needs=tuple(reading["functions"]),
-        recognizes_model=not isinstance(settings["probe"], str),
+        name=about.name,
+        version=about.version,
+        note=about.note,
+        created=about.created,
+        model=about.model,
+        exported=exported,
+        reading={option: getattr(settings.reading, option) for option in OPTIONS},
+        needs=tuple(settings.reading.functions),
+        recognizes_model=not isinstance(settings.probe, str),
         classes=tuple(classes.tolist()),
-        n_samples=n_samples,
-        per_class=tuple(said["per_class"]),
+        n_samples=sum(per_class),
+        per_class=tuple(per_class),
         inputs=None if shapes is None else {name: tuple(each) for name, each in shapes.items()},
-        feature_names=None if names is None else tuple(names),
-        rule=settings["rule"],
+        feature_names=None if columns is None else tuple(columns),
+        rule=settings.rule,
         layers=tuple(_describe_layers(bundle, selection)),
         selection=selection,
         changes=log,
@@ -233,6 +233,24 @@ def _describe_layers(bundle: Bundle, selection: Selection | None) -> Iterator[La
             quorum=None if rule is None else rule.quorum,
             left_out=None if selection is None else selection.left_out.get(layer),
         )
+
+
+def name_model(model: Any) -> str:
+    """What kind of model it is, in a few words."""
+    if (source := getattr(model, "source", None)) is not None:  # of an adapter
+        return name_model(source)
+    if isinstance(model, (str, os.PathLike)):
+        return short(f"ONNX file {os.path.basename(os.fspath(model))}")
+    kind = type(model).__name__
+    if kind == "FrozenEstimator":
+        return name_model(model.estimator)
+    steps = getattr(model, "steps", None)
+    if isinstance(steps, list) and all(
+        isinstance(each, tuple) and len(each) == 2 for each in steps
+    ):
+        return short(f"{kind}({', '.join(type(step).__name__ for _, step in steps)})")
+    is_function = not hasattr(model, "predict") and hasattr(model, "__qualname__")
+    return short(f"function {model.__qualname__}" if is_function else kind)
 
 
 def name_metric(record: Mapping[str, Any]) -> str:

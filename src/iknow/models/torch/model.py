@@ -165,8 +165,9 @@ class TorchModel(Network):
 
     def _run(self, tensors: Fields, layers: Sequence[str], watch: Watch) -> Pass:
         act, found = watch.reader(len(tensors))
-        returned = self._forward(tensors, watch, act)
-        scores, reads = find_output(returned, self.scores, len(tensors), self._name), {}
+        scores, reads = self._forward(tensors, watch, act), dict[str, Read]()
+        if self.scores is not None or not isinstance(scores, Tensor):
+            scores = find_output(scores, self.scores, len(tensors), self._name)
         for layer in watch:
             if layer not in found:
                 raise LayerError(

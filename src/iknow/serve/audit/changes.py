@@ -28,8 +28,7 @@ from typing import Any
 
 from iknow.serve.audit.journal import Retention
 from iknow.serve.audit.records import Event, Subject, make_event
-from iknow.storage.change import Logged
-from iknow.storage.log_record import entry_to_dict
+from iknow.storage.changes import Logged
 
 ANNOUNCED, MADE, UNDONE, FOUND = "change announced", "change", "change undone", "change found"
 FEW_IDS = 1_000  # samples of a change that the audit names; its bundle names all
@@ -40,7 +39,7 @@ Entry = Mapping[str, Any]
 
 def shorten(log: Iterable[Logged]) -> list[Entry]:
     """Changes as the audit holds them: with a few of their samples."""
-    entries = map(entry_to_dict, log)
+    entries = [each.to_dict() for each in log]
     return [{**each, "ids": each["ids"][:FEW_IDS], "n": len(each["ids"])} for each in entries]
 
 

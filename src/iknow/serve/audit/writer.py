@@ -36,7 +36,7 @@ from iknow.serve.audit.records import (
     make_event,
     now,
 )
-from iknow.storage.change import Logged
+from iknow.storage.changes import Logged
 
 MOST_RECORDS, MOST_BYTES = 20_000, 1 << 28  # that wait
 GROUP = 2000  # records of one commit, at most, unless a single request has more

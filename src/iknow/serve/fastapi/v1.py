@@ -28,7 +28,6 @@ from iknow.serve.fastapi.schemas import (
 from iknow.serve.refusal import Refusal
 from iknow.serve.said import Wanted, as_answers
 from iknow.serve.service import Service
-from iknow.storage.log_record import entry_to_dict
 
 router = APIRouter(prefix="/v1")
 Flag = Annotated[bool, Query()]
@@ -138,7 +137,7 @@ async def changes(request: Request, name: str) -> Response:
     """Tell what happened to a model's evidence: who changed which samples, when and why."""
     admit(request, "admin")
     log = find_desk(service_of(request), name).served.classifier.memory.log
-    return respond({"changes": [entry_to_dict(each) for each in log]})
+    return respond({"changes": [each.to_dict() for each in log]})
 
 
 @router.get("/status", responses=READ)

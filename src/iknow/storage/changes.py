@@ -1,0 +1,436 @@
+"""Changes of the evidence after it was collected: samples come, go, and get other labels.
+
+Every change is the same step: some rows no longer count, and some count from now on. A relabeled
+sample does both, under the same number. So evidence after any number of changes is that of a
+training set, and a rebuild from that set must say the same.
+
+In a bundle, a change is a payload behind the archive (`iknow.storage.archive`):
+
+    change.json                what happened, when, by whom, why
+    removed.npy                numbers of the samples that no longer count as they did
+    rows.npy, labels.npy       numbers and class codes of those that count from now on
+    layers/LAYER/points.npy    their activations, float32, transformed by the layer's metric
+
+and `Folding` gives the evidence after some changes as one training set. Each row that counts lies
+either in the base or in the change that brought it last. So its state is two small sets beside the
+base: the base's rows that are gone, and where the others lie. A change is checked against that
+state, in time that depends on the change alone.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import msgspec
+import numpy as np
+
+from iknow.core.arrays import Floats32, Ints
+from iknow.core.quorum import Quorum
+from iknow.core.text import names, shown
+from iknow.errors import BundleError, InputError
+from iknow.models.probe import restore_probe
+from iknow.npy import decode_array, encode_array
+from iknow.storage.archive import LONGEST_NAME, read_zip, write_zip
+from iknow.storage.manifest import (
+    LONGEST_WORDS,
+    WHEN,
+    Label,
+    ProbeRecord,
+    Record,
+    What,
+    plain_labels,
+    read_classes,
+    read_record,
+    write_classes,
+    write_record,
+)
+
+if TYPE_CHECKING:
+    from iknow.storage.bundle import Bundle
+
+ADD, REMOVE, RELABEL = KINDS = ("add", "remove", "relabel")
+RECORD = "change.json"
+NUMBERS = ("removed", "rows", "labels")
+SMALL_QUORUM = 100
+"""A quorum that costs little, even if a small training set cannot meet it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Logged:
+    """What the log says about a change: what, when, who, why, and the samples it was about.
+
+    Attributes:
+        what: "add", "remove" or "relabel".
+        when: The time in UTC, ISO 8601 with Z.
+        who: Who made it; "" if nobody said.
+        why: Why; "" if nobody said.
+        ids: Numbers of the samples, ascending.
+        classes: Labels of the classes that came with it, which the model does not score.
+    """
+
+    what: str
+    when: str
+    who: str
+    why: str
+    ids: Ints
+    classes: tuple[Any, ...] = ()
+
+    def sentence(self) -> str:
+        """Say what happened, in words."""
+        n, what = len(self.ids), {ADD: "added", REMOVE: "removed", RELABEL: "relabeled"}[self.what]
+        by = f" by {shown(self.who)}" if self.who else ""
+        why = f", because {shown(self.why)}" if self.why else ""
+        return f"{n:,} sample{'' if n == 1 else 's'} {what} at {self.when}{by}{why}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values for JSON."""
+        return {**vars(self), "ids": self.ids.tolist(), "classes": plain_labels(self.classes)}
+
+
+@dataclass(frozen=True, eq=False)
+class Change:
+    """One change of the evidence, in all layers, and who made it.
+
+    Attributes:
+        what: "add", "remove" or "relabel".
+        when: The time in UTC, ISO 8601 with Z.
+        who: Who made it; "" if nobody said.
+        why: Why; "" if nobody said.
+        removed: Numbers of the samples that no longer count as they did, ascending.
+        rows: Numbers of the samples that count from now on, of shape (m,), ascending.
+        labels: Their class codes, of shape (m,).
+        points: By layer, their activations as the metric transforms them, of shape (m, n_features).
+        classes: Labels of classes that were not known before; their codes follow those known.
+    """
+
+    what: str
+    when: str
+    who: str
+    why: str
+    removed: Ints
+    rows: Ints
+    labels: Ints
+    points: Mapping[str, Floats32]
+    classes: tuple[Any, ...] = ()
+
+    def logged(self) -> Logged:
+        """Return what a log keeps of it: no activations."""
+        ids = self.removed if self.what == REMOVE else self.rows
+        return Logged(self.what, self.when, self.who, self.why, ids, self.classes)
+
+
+class ChangeRecord(Record):
+    """A change without its arrays."""
+
+    what: What
+    when: str
+    who: str
+    why: str
+    layers: list[str]
+    classes: list[Label]
+
+
+def now() -> str:
+    """The time in UTC to the second; SOURCE_DATE_EPOCH, seconds since 1970, takes its place."""
+    given = os.environ.get("SOURCE_DATE_EPOCH")
+    time = datetime.now(UTC).replace(microsecond=0)
+    if given is not None:
+        try:
+            time = datetime.fromtimestamp(int(given), UTC)
+        except (ValueError, OverflowError, OSError) as error:
+            raise InputError(
+                f"SOURCE_DATE_EPOCH must be seconds since 1970; it is {shown(given)}"
+            ) from error
+    return time.isoformat().replace("+00:00", "Z")
+
+
+def check_change(change: Change, layers: Iterable[str]) -> None:
+    """Refuse a change that no classifier with these layers can take; what it is about comes later.
+
+    Every field may come from a file or a request, and so may be anything.
+    """
+    if change.what not in KINDS:
+        raise InputError(f"a change must be one of {names(KINDS)}; got {shown(change.what)}")
+    if not isinstance(change.when, str) or not re.match(WHEN, change.when):
+        raise InputError(
+            f"a change must say when in UTC, such as 2026-11-01T12:00:00Z; got {shown(change.when)}"
+        )
+    check_said(change.who, "who")
+    check_said(change.why, "why")
+    for name in ("removed", "rows"):
+        _check_numbers(getattr(change, name), name)
+    n, given = len(change.rows), set(change.points)
+    if change.labels.shape != (n,) or change.labels.dtype.kind not in "iu":
+        raise InputError(f"a change needs a class code for each of its {n} samples")
+    if n and given != set(layers):
+        raise InputError(
+            f"a change needs activations of the layers {names(sorted(layers))}; got "
+            f"{names(sorted(given, key=shown))}"
+        )
+    came, went = n, len(change.removed)
+    fits = {
+        ADD: came and not went,
+        REMOVE: went and not came,
+        RELABEL: came and np.array_equal(change.rows, change.removed),
+    }
+    if not fits[change.what]:
+        raise InputError(f"{change.what} cannot remove {went} samples and bring {came}")
+
+
+def check_said(text: Any, what: str) -> str:
+    """Who made a change, or why: text of bounded length."""
+    if not isinstance(text, str) or len(text) > LONGEST_WORDS:
+        raise InputError(
+            f"{what} must be text of at most {LONGEST_WORDS} characters; got {shown(text)}"
+        )
+    return text
+
+
+def _check_numbers(numbers: Any, name: str) -> None:
+    """Numbers of samples must be distinct, ascending and >= 0."""
+    if not isinstance(numbers, np.ndarray) or numbers.ndim != 1 or numbers.dtype.kind not in "iu":
+        raise InputError(f"{name} of a change must be an array of numbers; got {shown(numbers)}")
+    if len(numbers) and (numbers[0] < 0 or not (numbers[1:] > numbers[:-1]).all()):
+        raise InputError(f"{name} of a change must be distinct numbers >= 0, ascending")
+
+
+# Payloads
+
+
+def name_array(layer: str, array: str) -> str:
+    """The name of a layer's array in an archive."""
+    return f"layers/{escape(layer)}/{array}.npy"
+
+
+def escape(name: str) -> str:
+    """A name as part of a path: separators and a leading dot are escaped."""
+    if not isinstance(name, str):
+        raise InputError(f"layer names must be strings to be saved; got {name!r}")
+    escaped = quote(name, safe="", errors="surrogatepass")
+    if len(escaped) > LONGEST_NAME - 200:
+        raise InputError(f"the name {name[:80]!r}... is too long to be saved")
+    return "%2E" + escaped[1:] if escaped.startswith(".") else escaped or "%"
+
+
+def encode_change(change: Change) -> bytes:
+    """The payload of a change.
+
+    Raises:
+        InputError: It cannot be stored, and why.
+    """
+    said = change.what, change.when, change.who, change.why
+    record = ChangeRecord(*said, list(change.points), plain_labels(change.classes))
+    arrays = {f"{name}.npy": np.asarray(getattr(change, name), dtype="<i8") for name in NUMBERS}
+    for layer, points in change.points.items():
+        arrays[name_array(layer, "points")] = np.asarray(points, dtype="<f4")
+    file = io.BytesIO()
+    try:
+        contents = [(name, encode_array(array)) for name, array in arrays.items()]
+        write_zip(file, [(RECORD, [write_record(record)]), *contents])
+        decode_change(file.getvalue())
+    except BundleError as error:
+        raise InputError(f"this change cannot be stored: {error}") from error
+    return file.getvalue()
+
+
+def decode_change(payload: bytes) -> Change:
+    """The change in a payload, whose values fit each other (`Folding` says to what else).
+
+    Raises:
+        BundleError: It is damaged.
+    """
+    places, _ = read_zip(lambda start, stop: payload[start:stop], 0, len(payload))
+    if RECORD not in places:
+        raise BundleError(f"{RECORD} is missing")
+    record = read_record(payload[places.pop(RECORD)], ChangeRecord)
+    wanted = {name_array(layer, "points"): layer for layer in record.layers}
+    if set(places) != {*wanted, *(f"{name}.npy" for name in NUMBERS)}:
+        raise BundleError("its arrays are not those of its layers")
+    content, arrays = np.frombuffer(payload, dtype=np.uint8), {}
+    for name, place in places.items():
+        try:
+            arrays[name] = decode_array(content[place])
+        except ValueError as error:
+            raise BundleError(f"{name} cannot be read: {error}") from error
+    removed, rows, labels = numbers = [arrays.pop(f"{name}.npy") for name in NUMBERS]
+    for name, values in zip(NUMBERS, numbers, strict=True):
+        if values.dtype != np.dtype("<i8"):
+            raise BundleError(f"{name} must be 64-bit integers; they are {values.dtype}")
+    for name, points in arrays.items():
+        if points.dtype != np.dtype("<f4") or points.ndim != 2 or len(points) != len(rows):
+            raise BundleError(f"{name} must hold {len(rows)} rows of 32-bit floats")
+        if not np.isfinite(points).all():
+            raise BundleError(f"{name} must hold finite numbers")
+    points = {layer: arrays[name] for name, layer in wanted.items()}
+    said = record.what, record.when, record.who, record.why
+    change = Change(*said, removed, rows, labels, points, tuple(record.classes))
+    try:
+        check_change(change, points)
+    except InputError as error:
+        raise BundleError(str(error)) from error
+    return change
+
+
+# The evidence after some changes
+
+
+def check_quorum_fits(quorum: Quorum, n_rows: int, where: str) -> None:
+    """Refuse a quorum that would take unbounded memory to ask about."""
+    if max(quorum) > max(n_rows, SMALL_QUORUM):
+        raise BundleError(f"{where} has a quorum of {max(quorum)}, more than its {n_rows} rows")
+
+
+class Folding:
+    """Takes changes of a bundle in order; `fold` then gives the bundle that holds what is left."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        self._bundle, self.classes = bundle, bundle.classes
+        self._sorted = np.sort(bundle.rows)
+        self._gone: set[int] = set()
+        self._left: set[int] = set()
+        self._brought: dict[int, tuple[int, int]] = {}
+        self._changes: list[Change] = []
+
+    @property
+    def n_rows(self) -> int:
+        return len(self._sorted) - len(self._gone) + len(self._brought)
+
+    def take(self, change: Change) -> None:
+        """Let a change happen.
+
+        Raises:
+            BundleError: It does not fit what there is.
+        """
+        self._check_layers(change)
+        removed, rows = change.removed.tolist(), change.rows.tolist()
+        if missing := [row for row in removed if not self._has(row)]:
+            raise BundleError(f"it removes {names(missing)}, which are not there")
+        leaving = set(removed)
+        if twice := [row for row in rows if row not in leaving and self._has(row)]:
+            raise BundleError(f"it adds {names(twice)}, which are there already")
+        classes = self.classes
+        if change.classes:
+            known = write_classes(classes)
+            values = [*known.values, *change.classes]
+            classes = read_classes(msgspec.structs.replace(known, values=values))
+        codes = change.labels
+        if len(codes) and not 0 <= codes.min() <= codes.max() < len(classes):
+            raise BundleError(f"its class codes must be from 0 to {len(classes) - 1}")
+        self._check_enough(self.n_rows - len(removed) + len(rows))
+        self.classes = classes
+        self._left |= leaving - set(rows)
+        for row in removed:
+            if self._brought.pop(row, None) is None:
+                self._gone.add(row)
+        self._brought |= {row: (len(self._changes), place) for place, row in enumerate(rows)}
+        self._changes.append(change)
+
+    def counts(self) -> list[int]:
+        """The number of rows by class."""
+        labels = self._bundle.labels[self._kept()]
+        brought = [self._changes[which].labels[place] for which, place in self._brought.values()]
+        every = np.concatenate([labels, np.array(brought, dtype=np.int64)])
+        return np.bincount(every, minlength=len(self.classes)).tolist()  # type: ignore[no-any-return]
+
+    def fold(self) -> Bundle:
+        """The bundle of the rows that are left, without segments; its log is that of all.
+
+        Nothing of a removed sample is left in it: neither its rows, nor inputs of the probe.
+        """
+        kept, before = self._kept(), self._bundle
+        places: dict[int, list[int]] = {}
+        for which, place in self._brought.values():
+            places.setdefault(which, []).append(place)
+        parts = [(self._changes[which], np.array(each)) for which, each in places.items()]
+        labels = np.concatenate([before.labels[kept], *(c.labels[p] for c, p in parts)])
+        rows = np.concatenate([before.rows[kept], *(c.rows[p] for c, p in parts)])
+        order = np.lexsort((rows, labels))
+        activations = {}
+        for layer, points in before.activations.items():
+            every = [points[kept], *(c.points[layer][p] for c, p in parts)]
+            activations[layer] = np.concatenate(every)[order]
+        record, probe = self._forget()
+        settings, selection = before.settings, before.selection
+        if selection is not None and self._changes:
+            stale = selection.stale or self._changes[0].logged().sentence()
+            selection = replace(selection, stale=stale)
+        about = msgspec.structs.replace(settings.about, per_class=self.counts())
+        return replace(
+            before,
+            classes=self.classes,
+            labels=labels[order],
+            rows=rows[order],
+            activations=activations,
+            selection=selection,
+            settings=msgspec.structs.replace(settings, about=about, probe=record),
+            probe=probe,
+            log=(*before.log, *(each.logged() for each in self._changes)),
+            changes=(),
+            check=None,
+        )
+
+    def _forget(self) -> tuple[ProbeRecord | str, Mapping[str, Any]]:
+        """The probe without the samples that left: its record, and its arrays."""
+        record, arrays = self._bundle.settings.probe, self._bundle.probe
+        if isinstance(record, str) or not self._left:
+            return record, arrays
+        left = np.array(sorted(self._left), dtype=np.int64)
+        try:
+            layers = list(self._bundle.activations)
+            found = restore_probe(msgspec.structs.asdict(record), arrays, layers).without(left)
+        except ImportError as error:  # it may hold them, in a form that we cannot read here
+            found = f"samples were removed, and those it was known by cannot be read ({error})"
+        if isinstance(found, str):
+            return found, {}
+        plain, arrays = found.store()
+        return ProbeRecord(**plain), arrays
+
+    def _kept(self) -> Ints:
+        gone = np.array(sorted(self._gone), dtype=np.int64)
+        return np.flatnonzero(~np.isin(self._bundle.rows, gone))
+
+    def _has(self, row: int) -> bool:
+        if row in self._brought:
+            return True
+        place = int(np.searchsorted(self._sorted, row))
+        there = place < len(self._sorted) and int(self._sorted[place]) == row
+        return there and row not in self._gone
+
+    def _check_layers(self, change: Change) -> None:
+        layers = self._bundle.activations
+        if len(change.rows) == 0 and not change.points:
+            return
+        if set(change.points) != set(layers):
+            raise BundleError(f"its layers must be {names(layers)}; got {names(change.points)}")
+        for layer, points in change.points.items():
+            if points.shape[1] != layers[layer].shape[1]:
+                raise BundleError(
+                    f"layer {shown(layer, 80)} has {layers[layer].shape[1]} features; its points "
+                    f"have {points.shape[1]}"
+                )
+
+    def _check_enough(self, n_rows: int) -> None:
+        if n_rows < 1:
+            raise BundleError("it leaves no sample: at least one must stay")
+        for layer, rule in self._bundle.neighborhoods.items():
+            where = f"layer {shown(layer, 80)}"
+            if rule.n_neighbors > n_rows:
+                raise BundleError(
+                    f"it leaves {n_rows} samples; {where} asks for {rule.n_neighbors} neighbors"
+                )
+            check_quorum_fits(rule.quorum, n_rows, where)
+
+
+def fold_changes(bundle: Bundle, changes: Iterable[Change] | None = None) -> Bundle:
+    """The bundle after some changes, in order; by default its own."""
+    folding = Folding(bundle)
+    for change in bundle.changes if changes is None else changes:
+        folding.take(change)
+    return folding.fold()
