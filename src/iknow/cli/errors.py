@@ -1,4 +1,4 @@
-"""Failures: a command that fails prints one line and returns an exit code.
+"""Errors: a command that fails prints one line and returns an exit code.
 
     0   success                  2   invalid command line
     1   failure                  3   iknow itself failed: a bug      130   interrupted
@@ -28,6 +28,7 @@ from iknow.errors import IknowError
 FAILURE, BUG, INTERRUPTED = 1, 3, 130
 LONGEST_LINE = 1_500
 DEBUG = "IKNOW_DEBUG"
+UNNAMED = "X does not have valid feature names"
 USER_CODE = ("iknow.models.", "iknow.cli.model_files", "iknow.metrics.")
 """Modules that call the user's own code: an error right below these comes from the model."""
 
@@ -120,6 +121,8 @@ def _warnings_in_a_line() -> Iterator[None]:
             _say("warning:", "bold yellow", str(message))
 
     with warnings.catch_warnings():
+        # Columns are compared by their names, and put into their order, before a model sees them.
+        warnings.filterwarnings("ignore", message=UNNAMED)
         warnings.showwarning = show  # type: ignore[assignment]
         yield
 

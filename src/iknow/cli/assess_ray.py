@@ -1,7 +1,7 @@
-"""Assessing by Ray: a Parquet file, or a folder of them, on all cores of a cluster.
+"""`iknow assess --ray`: a Parquet file, or a folder of them, on all cores of a cluster.
 
 The actors of `iknow.integrations.ray` read row groups of the files themselves, in the same parts as
-`assess_here`, and send back what each part comes to, or the error that stopped it. So the answers,
+without Ray, and send back what each part comes to, or the error that stopped it. So the answers,
 their order and the first error are the same.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import pickle
+import warnings
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -19,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from iknow.classifier.estimator import EpistemicClassifier
-from iknow.cli.jobs.assess import Said, Setup, assess_parts
-from iknow.cli.jobs.forms import takes_text
-from iknow.cli.jobs.source import Source
+from iknow.cli.assess import Said, Setup, assess_parts
+from iknow.cli.data import Source, takes_text
+from iknow.cli.errors import UNNAMED
 from iknow.core.text import names as quoted
 from iknow.errors import ClusterError, InputError, MissingExtraError
 from iknow.tables.table import Roles, Table, decoding, existing
@@ -37,10 +38,35 @@ try:
 except ImportError as error:
     raise MissingExtraError("assessing with --ray", "ray") from error
 
-
 MOST_BLOCKS = 1_000
 """Into how many pieces of work the row groups are cut, at most."""
 RowGroup = tuple[Path, int]
+
+
+@contextmanager
+def assess_by_ray(
+    setup: Setup, classifier: EpistemicClassifier, source: Source, address: str | None
+) -> Iterator[Iterator[Said]]:
+    """The parts of a source, assessed by the actors of a cluster. address: as for `join`."""
+    is_parquet = source.path.is_dir() or source.path.suffix.lower() == ".parquet"
+    if not is_parquet or source.form not in (None, "parquet"):
+        raise InputError(
+            f"--ray reads a Parquet file, or a folder of them; got {source.name}: leave out --ray, "
+            "or convert it"
+        )
+    if source.labels_path is not None:
+        raise InputError("--ray takes labels from a column, --label, and not from --labels")
+    groups, mixed = find_groups(source.path), takes_text(classifier.model)
+    with reading_group(groups[0], source.roles, mixed=mixed) as parts:
+        next(parts)  # a missing column is found before Ray starts
+    ours = not ray.is_initialized()
+    try:
+        join(address)
+        with closing(_spread(_Work(setup, groups, source.roles, mixed, Path.cwd()))) as said:
+            yield said
+    finally:
+        if ours:
+            ray.shutdown()
 
 
 def find_groups(source: Path) -> list[RowGroup]:
@@ -70,60 +96,35 @@ def reading_group(group: RowGroup, roles: Roles, *, mixed: bool) -> Iterator[Ite
     """The samples of a row group, part by part. mixed: whether text may be a feature."""
     path, number = group
     with path.open("rb") as file:
-        yield read_parts(
-            open_parquet(file, path, [number]), path, roles, labelled=True, mixed=mixed
-        )
+        opened = open_parquet(file, path, [number])
+        yield read_parts(opened, path, roles, labelled=True, mixed=mixed)
 
 
 @dataclass(frozen=True)
-class RayPool:
-    """A way to assess: by the actors of a cluster. address: as for `join`."""
-
-    address: str | None = None
-
-    @contextmanager
-    def __call__(
-        self, setup: Setup, classifier: EpistemicClassifier, data: Source, written: bool
-    ) -> Iterator[Iterator[Said]]:
-        _check(data)
-        groups, mixed = find_groups(data.path), takes_text(classifier.model)
-        with reading_group(groups[0], data.roles, mixed=mixed) as parts:
-            next(parts)  # a missing column is found before Ray starts
-        work = Work(setup, groups, data.roles, mixed, written, Path.cwd())
-        ours = not ray.is_initialized()
-        try:
-            join(self.address)
-            with closing(_spread(work)) as said:
-                yield said
-        finally:
-            if ours:
-                ray.shutdown()
-
-
-@dataclass(frozen=True)
-class Work:
+class _Work:
     """What the actors need to know. here: the folder that relative names start from."""
 
     setup: Setup
     groups: list[RowGroup]
     roles: Roles
     mixed: bool
-    written: bool
     here: Path
 
     def load(self) -> EpistemicClassifier:
         os.chdir(self.here)
+        warnings.filterwarnings("ignore", message=UNNAMED)
         return self.setup.load()[0]
 
     def answer(
         self, classifier: EpistemicClassifier, batch: dict[str, Any]
     ) -> Generator[dict[str, Any]]:
         """What each part of some row groups comes to, or an error, pickled in a row each."""
+        written = self.setup.written
         try:
             for item in batch["item"].tolist():
                 with (
                     reading_group(self.groups[item], self.roles, mixed=self.mixed) as parts,
-                    closing(assess_parts(classifier, parts, written=self.written)) as assessed,
+                    closing(assess_parts(classifier, parts, written=written)) as assessed,
                 ):
                     for said in assessed:
                         yield _row(said)
@@ -140,13 +141,13 @@ def _row(found: Said | Exception) -> dict[str, Any]:
     return {"part": row}
 
 
-def _spread(work: Work) -> Generator[Said]:
+def _spread(work: _Work) -> Generator[Said]:
     """What the actors say, in the order of the row groups."""
     logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # errors are ours to tell
     ray.data.DataContext.get_current().enable_progress_bars = False
-    numbers = range(len(work.groups))
+    numbers = list(range(len(work.groups)))
     said = assess(
-        ray.data.from_items(list(numbers), override_num_blocks=min(len(numbers), MOST_BLOCKS)),
+        ray.data.from_items(numbers, override_num_blocks=min(len(numbers), MOST_BLOCKS)),
         work.load,
         answer=work.answer,
         batch_format="numpy",
@@ -162,15 +163,3 @@ def _spread(work: Work) -> Generator[Said]:
                 yield found
     except ray.exceptions.RayError as error:
         raise ClusterError(f"Ray lost a part of the work: {error}; run it again") from error
-
-
-def _check(data: Source) -> None:
-    """Refuse what Ray cannot read."""
-    is_parquet = data.path.is_dir() or data.path.suffix.lower() == ".parquet"
-    if not is_parquet or data.form not in (None, "parquet"):
-        raise InputError(
-            f"--ray reads a Parquet file, or a folder of them; got {data.name}: leave out --ray, "
-            "or convert it"
-        )
-    if data.labels_path is not None:
-        raise InputError("--ray takes labels from a column, --label, and not from --labels")
