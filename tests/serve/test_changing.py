@@ -59,7 +59,7 @@ def test_a_change_is_on_disk_and_in_the_answers(running, digits, path, model, tm
     answers = client.assess("digits", X[:100])
     assert answers.bundle == after.bundle
     assert [each.name for each in answers.reason] == said_by(path, X[:100])
-    records = [record for _, record in server.service.trail.journal.records()]
+    records = [record for _, record in server.service.audit.journal.records()]
     events = [each for each in records if isinstance(each, Event)]
     (event,) = [each for each in events if each.what == "change"]
     assert event.details["before"] == before.bundle

@@ -271,7 +271,7 @@ def test_a_full_disk_withholds_answers_unless_told_otherwise(start, digits, tmp_
     port, service = start(audit=str(path), audit_required=required)
     asked = ask_npy(digits.X[:50])
     assert ask(port, asked).status == 200
-    writer = service.trail.journal._writer
+    writer = service.audit.journal._writer
     (n_pages,) = writer.execute("PRAGMA page_count").fetchone()
     writer.execute(f"PRAGMA max_page_count = {n_pages}")  # until the journal opens the file anew
     told = ask(port, asked)

@@ -16,7 +16,6 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -33,6 +32,7 @@ from iknow.core.text import name as visible
 from iknow.core.text import shown
 from iknow.serve import oip
 from iknow.serve.answers import Wanted
+from iknow.serve.audit import Call
 from iknow.serve.bodies import decode, read_json
 from iknow.serve.client import is_loopback
 from iknow.serve.metrics import Metrics
@@ -60,7 +60,6 @@ from iknow.serve.served import serve_classifier
 from iknow.serve.service import Service
 from iknow.serve.settings import Settings
 from iknow.serve.tokens import ANYBODY
-from iknow.serve.trail import Call
 from iknow.version import __version__
 
 try:
@@ -244,7 +243,7 @@ async def assess(request: Request, service: Service, call: Call) -> Response:
     """Say for each row what the model believes, and how well that is justified."""
     model = service.find(**request.path_params)
     if not read_flag(request, "watch", usual=True):
-        call = replace(call, watch=False)
+        call = call._replace(watch=False)
     evidence, exemplars = read_flag(request, "evidence"), read_flag(request, "exemplars")
     with span("assess", request.headers, model=model.name):
         body = await read_body(request, service)

@@ -16,10 +16,9 @@ from math import isfinite
 import numpy as np
 
 from iknow.errors import AuditError
-from iknow.serve.audit import Answer, Journal, Label, now
+from iknow.serve.audit import Answer, AuditWriter, Call, Journal, Label, now
 from iknow.serve.schema import LabelCounts, Refusal, TrueLabel
 from iknow.serve.served import Models
-from iknow.serve.trail import Call, Trail
 
 
 @dataclass
@@ -35,7 +34,7 @@ class Sorted:
 
 
 async def learn_labels(
-    trail: Trail, models: Models, call: Call, labels: Sequence[TrueLabel]
+    audit: AuditWriter, models: Models, call: Call, labels: Sequence[TrueLabel]
 ) -> LabelCounts:
     """Record labels and let the monitors of their models learn from them.
 
@@ -49,9 +48,9 @@ async def learn_labels(
         (each.name, sha256): each.watcher for each in models for sha256 in each.watcher.bundles
     }
     try:
-        found = await asyncio.to_thread(_sort, trail.journal, labels, call, served)
+        found = await asyncio.to_thread(_sort, audit.journal, labels, call, served)
         if found.records:
-            await trail.write(found.records)
+            await audit.write(found.records)
     except AuditError as error:
         raise Refusal(503, "the labels could not be recorded: send them again", 5) from error
     for key, outcomes in found.right.items():

@@ -101,7 +101,7 @@ class _Now(Collector):
 
 
 def _unrecorded(service: Service) -> int:
-    return 0 if service.trail is None else service.trail.n_unrecorded
+    return 0 if service.audit is None else service.audit.n_unrecorded
 
 
 def _add(gauge: GaugeMetricFamily, names: list[str], value: Any) -> None:

@@ -12,16 +12,17 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
 from iknow.classifier.memory import follow
 from iknow.errors import AuditError, BundleError, IknowError, InputError
 from iknow.serve.answers import RequestAnswers, Wanted
-from iknow.serve.audit import now
+from iknow.serve.audit import AuditWriter, Call, Retention, now, open_journal
 from iknow.serve.batching import Batcher
 from iknow.serve.bodies import ByteBudget, Rows, shape_rows
-from iknow.serve.changing import change_served, check_change, state_on_disk
+from iknow.serve.changing import change_served, check_change, state_on_disk, sync_bundle
 from iknow.serve.compute import Compute, InProcesses, InThread
 from iknow.serve.labels import learn_labels
 from iknow.serve.schema import (
@@ -35,7 +36,6 @@ from iknow.serve.schema import (
 )
 from iknow.serve.served import BundleSource, Models, ServedModel, load_model
 from iknow.serve.settings import Settings
-from iknow.serve.trail import Call, Trail
 from iknow.serve.watcher import Watcher, open_watcher
 from iknow.storage.changes import Logged
 from iknow.storage.info import describe_bundle
@@ -65,7 +65,7 @@ class Service:
         self.started, self._clock = now(), time.monotonic()
         self._given = tuple(models)
         self._compute: Compute
-        self.trail: Trail | None = None
+        self.audit: AuditWriter | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._keeping: asyncio.Task[None] | None = None
         self._reloading, self._learning = asyncio.Lock(), asyncio.Lock()
@@ -75,15 +75,15 @@ class Service:
         """Open the audit, load and warm all models; it is ready afterwards."""
         settings = self.settings
         if settings.audit is not None:
-            self.trail = await asyncio.to_thread(Trail, settings)
+            self.audit = await asyncio.to_thread(_open_audit, settings)
         self._compute = InThread() if settings.workers == 1 else InProcesses(settings.workers)
         for given in self._given:
             self._place(await self._open(given))
         for model in self.models:
             log.info("serving %s (%s)", model.title, model.sha256[:12])
-            if self.trail is not None:
-                await self.trail.complete(model)
-                await self.trail.note("start", model)
+            if self.audit is not None:
+                await self._complete(self.audit, model)
+                await self.audit.note("start", model)
         self._keeping = asyncio.create_task(self._keep())
         self.ready = True
 
@@ -102,8 +102,8 @@ class Service:
                 )
             await asyncio.to_thread(model.watcher.close)
             await asyncio.to_thread(model.watcher.monitors.close)
-        if self.trail is not None:
-            await asyncio.to_thread(self.trail.close)
+        if self.audit is not None:
+            await asyncio.to_thread(_close_audit, self.audit)
         if hasattr(self, "_compute"):
             await asyncio.to_thread(self._compute.close)
 
@@ -129,8 +129,8 @@ class Service:
             async with asyncio.timeout(self.settings.timeout):
                 shaped = shape_rows(model.classifier, rows)
                 answers = await model.batcher.submit(shaped, wanted)
-                if self.trail is not None:
-                    await self.trail.record(model, call, shaped, answers)
+                if self.audit is not None:
+                    await self.audit.record(model, call, shaped.values, answers)
         except TimeoutError as error:
             raise Refusal(
                 504, f"no answer within {self.settings.timeout:g} s: send fewer rows", 5
@@ -155,10 +155,10 @@ class Service:
 
     async def learn(self, call: Call, labels: Sequence[TrueLabel]) -> LabelCounts:
         """Take labels that came late; see `iknow.serve.labels`."""
-        if self.trail is None:
+        if self.audit is None:
             raise Refusal(409, "labels are compared with recorded answers: serve with --audit FILE")
         async with self._learning:  # a label that comes twice at once counts once
-            return await learn_labels(self.trail, self.models, call, labels)
+            return await learn_labels(self.audit, self.models, call, labels)
 
     async def change(self, name: str, asked: ChangeRequest, call: Call) -> Changed:
         """Change the evidence of a model, in its bundle and as it is served.
@@ -176,20 +176,20 @@ class Service:
             model = await self._commit(before, asked, call)
             made = model.classifier.memory.log[len(before.classifier.memory.log) :]
             log.info("%s changed: %s", model.title, "; ".join(each.sentence() for each in made))
-            if self.trail is not None:
-                await self.trail.tell_made(before, model, made)
+            if self.audit is not None:
+                await self.audit.tell_made(before, model, made)
             await self._follow(before, model)
         entries = tuple(Entry(**each.to_dict()) for each in made)
         return Changed(model.name, model.version, model.sha256, before.sha256, entries)
 
     async def _commit(self, before: ServedModel, asked: ChangeRequest, call: Call) -> ServedModel:
         """Change a model's bundle: announced before, and said to be undone if it failed then."""
-        trail, announced = self.trail, ""
+        audit, announced = self.audit, ""
 
         def announce(sha256: str, made: Sequence[Logged]) -> None:
             nonlocal announced
-            if trail is not None:
-                trail.announce(before, sha256, made)
+            if audit is not None:
+                audit.announce(before, sha256, made)
             announced = sha256
 
         try:
@@ -203,9 +203,14 @@ class Service:
                     "the disk failed, and it is not known whether the change was made: POST "
                     "/v1/reload, then look at the changes of the model",
                 ) from error
-            if trail is not None:
-                await trail.tell_undone(before, announced)
+            if audit is not None:
+                await audit.tell_undone(before, announced)
             raise
+
+    async def _complete(self, audit: AuditWriter, model: ServedModel) -> None:
+        """Compare the audit with the log of a bundle, as it is on disk."""
+        await asyncio.to_thread(sync_bundle, model)
+        await audit.complete(model, model.classifier.memory.log)
 
     def status(self) -> dict[str, Any]:
         """What the page shows."""
@@ -217,7 +222,7 @@ class Service:
                 "uptime": time.monotonic() - self._clock,
                 "ready": self.ready,
                 "queue": {"waiting": waiting, "most": self.settings.most_waiting},
-                "audit": {"on": False} if self.trail is None else self.trail.status(),
+                "audit": {"on": False} if self.audit is None else self.audit.status(),
             },
             "models": [model.status() for model in self.models],
         }
@@ -288,9 +293,9 @@ class Service:
             return Reloaded(old.name, old.version, old.sha256, False, reason)
         self.n_reloads += 1
         log.info("%s replaces %s", new.title, old.title)
-        if self.trail is not None:
-            await self.trail.complete(new)
-            await self.trail.note("reload", new, {"before": old.sha256})
+        if self.audit is not None:
+            await self._complete(self.audit, new)
+            await self.audit.note("reload", new, {"before": old.sha256})
         return Reloaded(new.name, new.version, new.sha256, True, None)
 
     async def _retire(self, old: ServedModel, new: ServedModel) -> None:
@@ -308,13 +313,30 @@ class Service:
     def _raise_alarm(self, model: ServedModel, what: str, details: dict[str, Any]) -> None:
         """Tell an alarm to the log and to the audit."""
         log.warning("ALARM (%s) for %s: %s", what, model.title, details.get("text", details))
-        if self.trail is not None:
+        if self.audit is not None:
             told = {"alarm": what, "time": now(), "model": model.name, "version": model.version,
                     "bundle": model.sha256, "details": details}  # fmt: skip
-            self.trail.note_soon("alarm", model, told)
+            self.audit.note_soon("alarm", model, told)
 
     async def _keep(self) -> None:
         while True:
             await asyncio.sleep(KEEP_EVERY)
             for model in self.models:
                 await asyncio.to_thread(model.watcher.monitors.keep)
+
+
+def _open_audit(settings: Settings) -> AuditWriter:
+    assert settings.audit is not None
+    days, size = settings.retain_days, settings.retain_bytes
+    retention = Retention(None if days is None else timedelta(days=days), size)
+    journal = open_journal(settings.audit, retention)
+    required, keep = settings.audit_required, settings.keep_inputs
+    audit = AuditWriter(journal, required=required, keep_inputs=keep)
+    audit.tell_head()
+    return audit
+
+
+def _close_audit(audit: AuditWriter) -> None:
+    audit.close()
+    audit.tell_head()
+    audit.journal.close()
