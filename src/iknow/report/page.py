@@ -256,8 +256,8 @@ def _about_accuracy(
         ]
     if not is_about(selection, assessment):
         return [
-            "No accuracy is certified: the selection is about other neighborhoods, or another least "
-            "confidence, than those of this report."
+            "No accuracy is certified: the selection is about other neighborhoods, or another "
+            "least confidence, than those of this report."
         ]
     said = [f"{sentence}." for sentence in selection.sentences()]
     certificate = selection.certificate
