@@ -24,7 +24,7 @@ from iknow.cli.demo import UNSEEN, make_digits, train
 from iknow.core.arrays import Floats
 from iknow.core.assertion import Assertion
 from iknow.errors import IknowError
-from iknow.serve.client.client import Client
+from iknow.serve.client import Client
 
 NAME, LEFT_OUT, SEED = "digits", 4, 0
 SIZE_SHOWN = "8x8"

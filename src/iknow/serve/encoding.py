@@ -1,4 +1,4 @@
-"""Encoding: samples as the body of a request, in the smallest form that keeps them as they are.
+"""Samples as the body of a request, in the smallest form that keeps them as they are.
 
 Numbers in an array or in lists become .npy; data frames, tables of Arrow, texts, dicts and all else
 JSON.
@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from iknow.core.text import shown
 from iknow.errors import InputError
+from iknow.serve.schema import JSON, NPY
 
-JSON = "application/json"
-NPY = "application/x-npy"
 EXPECTED = "X must be an array, a list of rows, texts or dicts, a data frame, or arrays by name"
 
 
@@ -32,27 +31,25 @@ def encode(X: Any) -> tuple[str, bytes]:
     if isinstance(X, (str, bytes)):
         raise InputError(f"{EXPECTED}; got one text: send it in a list")
     if isinstance(X, Mapping):
-        return _as_json("inputs", {str(name): _listed(each) for name, each in X.items()})
-    if is_table(X):
-        return _as_json("rows", _records(X))
+        return JSON, to_json({"inputs": {str(name): each for name, each in X.items()}})
+    if (rows := _as_dicts(X)) is not None:
+        return JSON, to_json({"rows": rows})
     if isinstance(X, (list, tuple)):
-        return _from_list(X)
+        if X and not any(isinstance(row, (str, Mapping)) for row in X):
+            try:
+                array = np.array(X)
+            except Exception:  # rows of different lengths: the service says which
+                return JSON, to_json({"rows": X})
+            if array.dtype.kind in "biuf":
+                return _as_npy(array)
+        return JSON, to_json({"rows": X})
     if not hasattr(X, "__array__"):
         raise InputError(f"{EXPECTED}; got {shown(X)}")
-    return _from_array(_as_array(X))
+    array = _as_array(X)
+    return (JSON, to_json({"rows": array.tolist()})) if array.dtype.kind == "O" else _as_npy(array)
 
 
-def is_table(X: Any) -> bool:
-    """Whether this is a data frame of pandas or polars, or a table of Arrow."""
-    return not isinstance(X, type) and (
-        (hasattr(X, "columns") and (hasattr(X, "iloc") or hasattr(X, "to_dicts")))
-        or (hasattr(X, "column_names") and hasattr(X, "to_pylist"))
-    )
-
-
-def _from_array(array: NDArray[Any]) -> tuple[str, bytes]:
-    if array.dtype.kind in "O":
-        return _as_json("rows", array.tolist())
+def _as_npy(array: NDArray[Any]) -> tuple[str, bytes]:
     if array.dtype.kind not in "biufU":
         raise InputError(f"X must hold numbers or text; got an array of {array.dtype}")
     buffer = BytesIO()
@@ -61,28 +58,21 @@ def _from_array(array: NDArray[Any]) -> tuple[str, bytes]:
     return NPY, buffer.getvalue()
 
 
-def _from_list(rows: Any) -> tuple[str, bytes]:
-    if rows and not any(isinstance(row, (str, Mapping)) for row in rows):
-        try:
-            array = np.array(rows)
-        except Exception:  # rows of different lengths: the service says which
-            return _as_json("rows", rows)
-        if array.dtype.kind in "biuf":
-            return _from_array(array)
-    return _as_json("rows", rows)
+def _as_dicts(X: Any) -> list[dict[str, Any]] | None:
+    """A data frame of pandas or polars, or a table of Arrow, as a dict for each row; else None.
 
-
-def _records(table: Any) -> list[dict[str, Any]]:
-    """A table as dicts, one for each row; what is missing is None."""
-    columns = table.column_names if hasattr(table, "column_names") else table.columns
+    What is missing is None.
+    """
+    columns = getattr(X, "column_names", getattr(X, "columns", None))
+    methods = ("iloc", "to_dicts", "to_pylist")  # of pandas, of polars and of Arrow
+    method = next((each for each in methods if hasattr(X, each)), None)
+    if isinstance(X, type) or columns is None or method is None:
+        return None
     names = [str(name) for name in columns]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InputError(f"this table cannot be sent: it has two columns {shown(twice)}")
-    if hasattr(table, "iloc"):  # of pandas
-        rows = table.to_dict("records")
-    else:
-        rows = table.to_dicts() if hasattr(table, "to_dicts") else table.to_pylist()
+    rows = X.to_dict("records") if method == "iloc" else getattr(X, method)()
     return [
         {str(name): None if _is_missing(value) else value for name, value in row.items()}
         for row in rows
@@ -102,19 +92,21 @@ def _as_array(X: Any) -> NDArray[Any]:
         raise InputError(f"{EXPECTED}; got a {type(X).__name__}: {error}") from error
 
 
-def _listed(values: Any) -> Any:
-    return _as_array(values).tolist() if hasattr(values, "__array__") else values
+def to_json(value: Any) -> bytes:
+    """A value in JSON, whose parts may be scalars and arrays of numpy, series, and tensors.
 
-
-def _as_json(key: str, value: Any) -> tuple[str, bytes]:
+    Raises:
+        InputError: It has no form in JSON.
+    """
     try:
-        return JSON, json.dumps({key: value}, default=_plain).encode()
+        return json.dumps(value, default=_as_plain).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise InputError(f"X holds what JSON has no form for: {error}") from error
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"this has no form in JSON: {error}") from error
 
 
-def _plain(value: Any) -> Any:
-    """What json asks about: scalars and arrays of numpy, and tensors."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
+def _as_plain(value: Any) -> Any:
+    if hasattr(value, "__array__"):
+        return _as_array(value).tolist()
     raise TypeError(f"expected numbers, text or None; got {shown(value, 60)}")
