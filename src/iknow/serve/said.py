@@ -14,7 +14,7 @@ from iknow.core.assertion import Assertion, Reason
 from iknow.core.codes import NO_BELIEF, for_json
 from iknow.core.evidence import NO_EXEMPLAR, distances_for_and_against
 from iknow.explain.assessment import Assessment
-from iknow.serve.monitor.scores import watch_scores
+from iknow.serve.monitor import watch_scores
 from iknow.serve.rows import Rows, as_inputs
 from iknow.serve.seen import Looker, Seen
 
