@@ -1,4 +1,4 @@
-"""The recorder: groups, futures, a bounded queue, and failures that pass."""
+"""The writer: groups, futures, a bounded queue, and failures that pass."""
 
 import threading
 from datetime import timedelta
@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from iknow.errors import AuditError
-from iknow.serve.audit import Recorder, Retention, now, open_journal, verify
+from iknow.serve.audit import AuditWriter, Retention, now, open_journal, verify
 from tests.serve.audit.records import make_answer, make_records
 
 
@@ -30,25 +30,25 @@ class Slow:
 
 def test_what_waits_is_written_together():
     journal = Slow()
-    recorder = Recorder(journal)
-    futures = [recorder.record([make_answer(request="first")])]
+    writer = AuditWriter(journal)
+    futures = [writer.submit([make_answer(request="first")])]
     journal.asked.acquire()  # it writes the first
-    futures += [recorder.record([make_answer(i, str(i))]) for i in range(50)]
+    futures += [writer.submit([make_answer(i, str(i))]) for i in range(50)]
     assert not any(future.done() for future in futures)
     journal.may.release(2)
-    recorder.close()
+    writer.close()
     assert journal.groups == [["first"], [str(i) for i in range(50)]]
     assert all(future.result() is None for future in futures)
 
 
 def test_a_group_has_a_limit_and_requests_stay_whole(monkeypatch):
-    monkeypatch.setattr("iknow.serve.audit.recorder.GROUP", 10)
+    monkeypatch.setattr("iknow.serve.audit.writer.GROUP", 10)
     journal = Slow()
-    recorder = Recorder(journal)
+    writer = AuditWriter(journal)
     for size in (1, 8, 1, 3, 40, 2):
-        recorder.record([make_answer(i, str(size)) for i in range(size)])
+        writer.submit([make_answer(i, str(size)) for i in range(size)])
     journal.may.release(10)
-    recorder.close()
+    writer.close()
     sizes = [len(group) for group in journal.groups]
     assert sum(sizes) == 55
     assert max(sizes) == 40
@@ -61,10 +61,10 @@ def test_a_group_has_a_limit_and_requests_stay_whole(monkeypatch):
 def test_a_failure_fails_its_group_alone(error):
     journal = Slow()
     journal.errors = [error]
-    with Recorder(journal) as recorder:
-        failed = recorder.record([make_answer(request="a")])
+    with AuditWriter(journal) as writer:
+        failed = writer.submit([make_answer(request="a")])
         journal.asked.acquire()
-        later = recorder.record([make_answer(request="b")])
+        later = writer.submit([make_answer(request="b")])
         journal.may.release(2)
         with pytest.raises(AuditError, match=str(error) or "MemoryError"):
             failed.result()
@@ -74,71 +74,71 @@ def test_a_failure_fails_its_group_alone(error):
 
 def test_the_queue_is_bounded_by_number_and_by_size():
     journal = Slow()
-    recorder = Recorder(journal, most_records=10, most_bytes=20_000)
-    recorder.record([make_answer()])
+    writer = AuditWriter(journal, most_records=10, most_bytes=20_000)
+    writer.submit([make_answer()])
     journal.asked.acquire()
-    kept = [recorder.record(make_records(8))]
-    assert recorder.waiting == 10
+    kept = [writer.submit(make_records(8))]
+    assert writer.waiting == 10
     with pytest.raises(AuditError, match="too much waits"):
-        recorder.record([make_answer()]).result()
+        writer.submit([make_answer()]).result()
     journal.may.release(2)
     journal.asked.acquire()
     kept[0].result()
-    kept.append(recorder.record([make_answer()]))
+    kept.append(writer.submit([make_answer()]))
     journal.asked.acquire()
     large = make_answer(input=b"x" * 30_000)
-    kept.append(recorder.record([large]))  # alone, it may be of any size
+    kept.append(writer.submit([large]))  # alone, it may be of any size
     with pytest.raises(AuditError, match="too much waits"):
-        recorder.record([large]).result()
+        writer.submit([large]).result()
     journal.may.release(9)
-    recorder.close()
+    writer.close()
     assert all(future.result() is None for future in kept)
 
 
 def test_what_cannot_be_recorded_fails_by_itself():
     journal = Slow()
     journal.may.release(9)
-    with Recorder(journal) as recorder:
-        good = recorder.record([make_answer(request="a")])
-        bad = recorder.record([make_answer(request="b"), None])
+    with AuditWriter(journal) as writer:
+        good = writer.submit([make_answer(request="a")])
+        bad = writer.submit([make_answer(request="b"), None])
         assert good.result() is None
         with pytest.raises(AuditError, match="expected an Answer"):
             bad.result()
-        assert recorder.record([]).result() is None
+        assert writer.submit([]).result() is None
 
 
 def test_a_future_cannot_be_cancelled_as_its_records_are_written_all_the_same():
     journal = Slow()
-    recorder = Recorder(journal)
-    future = recorder.record([make_answer()])
+    writer = AuditWriter(journal)
+    future = writer.submit([make_answer()])
     assert not future.cancel()
     journal.may.release()
-    recorder.close()
+    writer.close()
     assert future.result() is None
 
 
 def test_closing_writes_what_waits_and_takes_nothing_more(tmp_path):
     with open_journal(str(tmp_path / "a.db")) as journal:
-        recorder = Recorder(journal)
-        futures = [recorder.record([make_answer(i)]) for i in range(200)]
-        recorder.close()
-        recorder.close()
+        writer = AuditWriter(journal)
+        futures = [writer.submit([make_answer(i)]) for i in range(200)]
+        writer.close()
+        writer.close()
         assert all(future.done() and future.result() is None for future in futures)
         with pytest.raises(AuditError, match="closed"):
-            recorder.record([make_answer()]).result()
+            writer.submit([make_answer()]).result()
         assert journal.head()[0] == 200
 
 
 def test_threads_record_and_it_recovers_by_itself(tmp_path):
     """A disk that is full for a while fails some; what was acknowledged is there, once."""
     acknowledged, failed = [], []
-    with open_journal(str(tmp_path / "a.db")) as journal, Recorder(journal) as recorder:
+    with open_journal(str(tmp_path / "a.db")) as journal, AuditWriter(journal) as writer:
 
         def work(name):
             for i in range(40):
                 request = f"{name}-{i}"
                 try:
-                    recorder.record([make_answer(0, request), make_answer(1, request)]).result()
+                    writer.submit([make_answer(0, request), make_answer(1, request)]).result()
                     acknowledged.append(request)
                 except AuditError:
                     failed.append(request)
@@ -159,14 +159,14 @@ def test_threads_record_and_it_recovers_by_itself(tmp_path):
 
 
 def test_old_records_go_while_new_ones_come(tmp_path, monkeypatch):
-    monkeypatch.setattr("iknow.serve.audit.recorder.PRUNE_RECORDS", 100)
+    monkeypatch.setattr("iknow.serve.audit.writer.PRUNE_RECORDS", 100)
     retention = Retention(max_age=timedelta(microseconds=1))
     with open_journal(str(tmp_path / "a.db"), retention) as journal:
-        with Recorder(journal) as recorder:
+        with AuditWriter(journal) as writer:
             for i in range(20):
                 time = now()
                 rows = [make_answer(j, str(i), time=time) for j in range(50)]
-                recorder.record(rows).result()
+                writer.submit(rows).result()
         assert journal.find("0", 0) is None
         found = verify(journal)
     assert found.holds
@@ -174,15 +174,15 @@ def test_old_records_go_while_new_ones_come(tmp_path, monkeypatch):
 
 
 def test_pruning_that_fails_does_not_stop_the_records(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr("iknow.serve.audit.recorder.PRUNE_RECORDS", 1)
+    monkeypatch.setattr("iknow.serve.audit.writer.PRUNE_RECORDS", 1)
     with open_journal(str(tmp_path / "a.db")) as journal:
 
         def fail():
             raise AuditError("no")
 
         journal.prune = fail
-        with Recorder(journal) as recorder:
-            recorder.record([make_answer()]).result()
-            recorder.record([make_answer()]).result()
+        with AuditWriter(journal) as writer:
+            writer.submit([make_answer()]).result()
+            writer.submit([make_answer()]).result()
         assert journal.head()[0] == 2
     assert "could not be removed: no" in caplog.text

@@ -5,8 +5,8 @@ import signal
 import pytest
 
 from iknow.errors import AuditError
-from iknow.serve.audit import Recorder, open_journal, verify
-from iknow.serve.audit.psycopg import NOT_SHOWN, hide
+from iknow.serve.audit import AuditWriter, open_journal, verify
+from iknow.serve.audit.databases import NOT_SHOWN, PostgresTables, hide_secrets
 from tests.serve.audit.contract import JournalContract
 from tests.serve.audit.records import make_records
 from tests.serve.audit.server import PASSWORD, QUOTED
@@ -16,7 +16,7 @@ pytest.importorskip("psycopg")
 
 @pytest.fixture
 def where(new_schema, monkeypatch):
-    monkeypatch.setattr("iknow.serve.audit.psycopg.WAITING", 1)
+    monkeypatch.setattr("iknow.serve.audit.databases.WAITING", 1)
     return new_schema()
 
 
@@ -29,7 +29,7 @@ def other_where(new_schema):
 class TestPostgres(JournalContract):
     @pytest.fixture
     def where(self, new_schema, monkeypatch):
-        monkeypatch.setattr("iknow.serve.audit.psycopg.WAITING", 1)
+        monkeypatch.setattr("iknow.serve.audit.databases.WAITING", 1)
         return new_schema()
 
     def change(self, where, statement, *parameters):
@@ -37,6 +37,54 @@ class TestPostgres(JournalContract):
 
         with psycopg.connect(where, autocommit=True) as connection:
             connection.execute(statement.replace("?", "%s"), parameters)
+
+
+TABLE = "iknow_audit_records"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "statements",
+    [
+        [f"ALTER TABLE {TABLE} ADD COLUMN note TEXT"],
+        [f"ALTER TABLE {TABLE} ALTER COLUMN input SET DEFAULT 'x'"],
+        [f"ALTER TABLE {TABLE} ALTER COLUMN kind DROP NOT NULL"],
+        [f"ALTER TABLE {TABLE} DROP CONSTRAINT {TABLE}_pkey"],
+        [f"ALTER TABLE {TABLE} ENABLE ROW LEVEL SECURITY"],
+        [f"ALTER TABLE {TABLE} RENAME TO hidden", f"CREATE VIEW {TABLE} AS SELECT * FROM hidden"],
+        [f"CREATE TABLE child () INHERITS ({TABLE})"],
+        [f"CREATE RULE r AS ON DELETE TO {TABLE} DO INSTEAD NOTHING"],
+        [
+            "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'",
+            "CREATE TRIGGER t BEFORE INSERT ON iknow_audit_state EXECUTE FUNCTION f()",
+        ],
+    ],
+)
+def test_a_table_that_is_not_a_journals_is_told_and_takes_nothing_more(where, statements):
+    import psycopg
+
+    with open_journal(where) as journal:
+        journal.append(make_records(4))
+        assert verify(journal).holds
+    with psycopg.connect(where, autocommit=True) as connection:
+        for statement in statements:
+            connection.execute(statement)
+    with open_journal(where, readonly=True) as journal:
+        (problem,) = verify(journal).problems
+    assert problem.endswith("is not a plain table as a journal has it")
+    with pytest.raises(AuditError, match="is damaged: its table"):
+        open_journal(where)
+
+
+@pytest.mark.slow
+def test_other_tables_of_a_database_are_not_ours(where):
+    import psycopg
+
+    with psycopg.connect(where, autocommit=True) as connection:
+        connection.execute("CREATE TABLE mine (x int)")
+    with open_journal(where) as journal:
+        journal.append(make_records(4))
+        assert verify(journal).holds
 
 
 @pytest.mark.slow
@@ -56,11 +104,11 @@ def test_commits_are_durable(where, server):
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT, signal.SIGKILL])
 def test_a_server_that_goes_away_and_comes_back(where, server, how):
-    with open_journal(where) as journal, Recorder(journal) as recorder:
-        recorder.record(make_records(3, "before")).result()
+    with open_journal(where) as journal, AuditWriter(journal) as writer:
+        writer.submit(make_records(3, "before")).result()
         server.stop(how)
         try:
-            failed = recorder.record(make_records(3, "meanwhile"))
+            failed = writer.submit(make_records(3, "meanwhile"))
             with pytest.raises(AuditError, match="cannot be written") as error:
                 failed.result()
             assert PASSWORD not in str(error.value)
@@ -68,7 +116,7 @@ def test_a_server_that_goes_away_and_comes_back(where, server, how):
                 journal.find("before", 0)
         finally:
             server.start()
-        recorder.record(make_records(3, "after")).result()
+        writer.submit(make_records(3, "after")).result()
         assert journal.find("before", 0) is not None
         assert journal.find("meanwhile", 0) is None
         assert (verify(journal).problems, journal.head()[0]) == ((), 10)
@@ -96,11 +144,9 @@ def test_a_lost_acknowledgement_neither_loses_nor_doubles(where, server, moment)
                 cut(connection)
                 connection.execute("SELECT 1")  # finds out
             with connection.transaction():
-                work_done = work(_ledger(connection))
+                work_done = work(PostgresTables(connection))
                 cut(connection)
             return work_done
-
-        from iknow.serve.audit.psycopg import _ledger
 
         journal._commit = commit
         journal.append(make_records(3, "second"))
@@ -167,8 +213,8 @@ def test_no_message_holds_a_password(url):
 
 def test_a_message_that_quotes_a_password_is_not_shown():
     url = f"postgresql://me:{QUOTED}@host/db"
-    assert hide("no host", url, {}) == "no host"
-    assert hide(f"no host {PASSWORD}", url, {}) == NOT_SHOWN
-    assert hide(f"no host {QUOTED}", url, {}) == NOT_SHOWN
-    assert hide("no host secret@host", "postgresql://me:a@secret@host/db", {}) == NOT_SHOWN
-    assert hide("no pw1 here", "postgresql://me@host/db", {"password": "pw1"}) == NOT_SHOWN
+    assert hide_secrets("no host", url, {}) == "no host"
+    assert hide_secrets(f"no host {PASSWORD}", url, {}) == NOT_SHOWN
+    assert hide_secrets(f"no host {QUOTED}", url, {}) == NOT_SHOWN
+    assert hide_secrets("no host secret@host", "postgresql://me:a@secret@host/db", {}) == NOT_SHOWN
+    assert hide_secrets("no pw1 here", "postgresql://me@host/db", {"password": "pw1"}) == NOT_SHOWN
