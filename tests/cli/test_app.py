@@ -369,7 +369,7 @@ def test_a_report_shows_samples_beside_exemplars(folder, wine, training):
     assert "48 samples" in said
     assert said.rstrip().endswith("report.html")
     facts = facts_of((folder / "report.html").read_text("utf-8"))
-    assert facts["nSamples"] == 48
+    assert facts["n"] == 48
     assert [layer["name"] for layer in facts["layers"]] == ["input", "output"]
     assert facts["names"] == [wine[2]]
     assert facts["arrays"]["trainingRows"]["length"] > 10
