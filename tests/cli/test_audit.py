@@ -4,11 +4,11 @@ import base64
 import csv
 import json
 import sqlite3
-from dataclasses import replace
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
 
 from iknow.serve.audit import Answer, decode_input, encode_inputs, hash_encoded, now, open_journal
 from iknow.storage.info import describe_bundle

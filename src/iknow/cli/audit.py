@@ -22,12 +22,9 @@ from iknow.cli.options import MODEL, OUTPUT_FORMAT, argument, option
 from iknow.core.text import shown, visible
 from iknow.errors import InputError
 from iknow.explain.answers import Coded
-from iknow.serve.audit import Record, Verification, open_journal
+from iknow.serve.audit import NotedHead, Record, Verification, as_time, open_journal
 from iknow.serve.audit import verify as verify_journal
-from iknow.serve.audit.chain import columns_of
-from iknow.serve.audit.record import as_time
-from iknow.serve.audit.verify import Anchor
-from iknow.serve.rows import Rows, as_columns, as_inputs, shape_rows
+from iknow.serve.bodies import Rows, as_columns, as_inputs, shape_rows
 from iknow.storage.info import describe_bundle
 from iknow.tables import format_to_write, writing
 
@@ -68,7 +65,7 @@ def verify(
     iknow audit verify audit.db --bundle signs.iknow --head 4711:5f0c...
     """
     with Console(stderr=True).status("Verifying ...") as status:
-        noted = [Anchor.from_text(each) for each in head or ()]
+        noted = [NotedHead.from_text(each) for each in head or ()]
         paths = {describe_bundle(path).sha256: path for path in bundle or ()}
         with open_journal(journal, readonly=True) as opened:
             found = verify_journal(
@@ -180,8 +177,8 @@ def _parts(records: Iterable[dict[str, Any]]) -> Generator[list[dict[str, Any]]]
 
 
 def _fields_of(seq: int, record: Record, *, inputs: bool) -> dict[str, Any]:
-    found: dict[str, Any] = {name: getattr(record, name) for name in record.__slots__}
-    found["seq"], found["kind"] = seq, columns_of(record)[0]
+    found: dict[str, Any] = {name: getattr(record, name) for name in record.__struct_fields__}
+    found["seq"], found["kind"] = seq, type(record).__name__.lower()
     for name in ("exemplars", "details"):
         if name in found:
             found[name] = json.dumps(found[name], sort_keys=True)

@@ -1,0 +1,109 @@
+"""Metrics, as Prometheus reads them: counts since the start, and gauges of now."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterator
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.registry import Collector
+
+from iknow.serve.answers import ASSERTIONS, REASONS, RequestAnswers
+from iknow.serve.served import ServedModel
+from iknow.serve.service import Service
+
+SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
+ROWS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 10_000)
+
+
+class Metrics:
+    """Everything that `/metrics` tells about a service."""
+
+    content_type = CONTENT_TYPE_LATEST
+
+    def __init__(self, service: Service) -> None:
+        self._registry = CollectorRegistry()
+        self._answers = Counter(
+            "iknow_answers", "Rows that were answered.",
+            ("model", "version", "assertion", "reason"), registry=self._registry,
+        )  # fmt: skip
+        self._requests = Counter(
+            "iknow_requests", "Requests by route and status.",
+            ("route", "status"), registry=self._registry,
+        )  # fmt: skip
+        self._seconds = Histogram(
+            "iknow_request_seconds", "Seconds from a request to its answer.",
+            ("route",), buckets=SECONDS, registry=self._registry,
+        )  # fmt: skip
+        self._rows = Histogram(
+            "iknow_request_rows", "Rows of a request.",
+            ("model",), buckets=ROWS, registry=self._registry,
+        )  # fmt: skip
+        self._registry.register(_Now(service))
+
+    def answered(self, model: ServedModel, answers: RequestAnswers) -> None:
+        """Count the answers to one request."""
+        self._rows.labels(model.name).observe(len(answers))
+        pairs = zip(answers.assertion.tolist(), answers.reason.tolist(), strict=True)
+        for (assertion, reason), count in collections.Counter(pairs).items():
+            words = ASSERTIONS[assertion], REASONS[reason]
+            self._answers.labels(model.name, model.version, *words).inc(count)
+
+    def requested(self, route: str, status: int, seconds: float) -> None:
+        """Count a request. route: its pattern, so that no caller can make up new ones."""
+        self._requests.labels(route, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
+
+    def text(self) -> bytes:
+        """All metrics in Prometheus' own format."""
+        return generate_latest(self._registry)
+
+
+class _Now(Collector):
+    """What a service is like now, read when it is asked for."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def collect(self) -> Iterator[Metric]:
+        service = self._service
+        yield GaugeMetricFamily("iknow_ready", "1 if all models are loaded.", int(service.ready))
+        counts = {
+            "iknow_unrecorded_answers": ("Rows answered without a record.", _unrecorded(service)),
+            "iknow_reloads": ("Bundles replaced by new ones.", service.n_reloads),
+            "iknow_reload_failures": ("New bundles refused.", service.n_reload_failures),
+        }
+        for name, (text, value) in counts.items():
+            yield CounterMetricFamily(name, text, value)
+        yield from self._by_model()
+
+    def _by_model(self) -> Iterator[Metric]:
+        told = ("model", "version")
+        waiting = GaugeMetricFamily("iknow_waiting_rows", "Rows that wait.", labels=told)
+        alarmed = GaugeMetricFamily("iknow_alarm", "1 after an alarm.", labels=(*told, "alarm"))
+        evidence = GaugeMetricFamily(
+            "iknow_drift_log10_evidence", "Against no change; the alarm's limit is the threshold.",
+            labels=told,
+        )  # fmt: skip
+        limit = GaugeMetricFamily("iknow_drift_log10_threshold", "Of the evidence.", labels=told)
+        for model in self._service.models:
+            names = [model.name, model.version]
+            drift, accuracy = model.watcher.reports()
+            waiting.add_metric(names, model.batcher.waiting)
+            alarmed.add_metric([*names, "drift"], int(drift["alarmed"]))
+            alarmed.add_metric([*names, "accuracy"], int(accuracy["alarmed"]))
+            _add(evidence, names, drift.get("evidence"))
+            _add(limit, names, drift.get("threshold"))
+        yield from (waiting, alarmed, evidence, limit)
+
+
+def _unrecorded(service: Service) -> int:
+    return 0 if service.audit is None else service.audit.n_unrecorded
+
+
+def _add(gauge: GaugeMetricFamily, names: list[str], value: Any) -> None:
+    if value is not None:
+        gauge.add_metric(names, float(value))
