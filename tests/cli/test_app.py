@@ -435,7 +435,7 @@ def test_a_coverage_can_be_matched_and_an_accuracy_guaranteed(folder):
     assert "Guaranteed with confidence 0.95: accuracy on IK at least 0.5" in said
     assert "Nothing is guaranteed" not in said
     manifest = read_manifest_of(folder / "b.iknow")
-    assert manifest["settings"]["selection"]["certificate"]["accuracy"] == 0.5
+    assert manifest["selection"]["certificate"]["accuracy"] == 0.5
     assert "takes at least 299 IK samples" in fail(*words, "-o", "c.iknow", "--accuracy", "0.99")
     assert not (folder / "c.iknow").exists()
 
