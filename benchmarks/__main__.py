@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from benchmarks.console import run
-from iknow.cli.failures import OneLineCommand
+from iknow.cli.errors import OneLineCommand
 
 app = typer.Typer(name="python -m benchmarks", pretty_exceptions_enable=False)
 

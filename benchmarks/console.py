@@ -33,7 +33,7 @@ from benchmarks.tables import (
     targets_table,
 )
 from benchmarks.targets import judge
-from iknow.cli.console import show_written
+from iknow.cli.data import show_written
 
 COLORS = {"yes": "green", "no": "red"}
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from iknow.cli.failures import OneLineCommand
+from iknow.cli.errors import OneLineCommand
 from reproduction.console import reproduce_figures, reproduce_tables
 from reproduction.notebooks.command import reproduce_notebooks
 

@@ -17,7 +17,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from iknow.cli.console import show_written
+from iknow.cli.data import show_written
 from iknow.core.text import percent, visible
 from iknow.errors import DataError
 from reproduction.agreement import compare, count_agreeing, measure

@@ -9,7 +9,7 @@ from matplotlib.colors import to_rgb
 from rich.console import Console
 
 from iknow.cards import COLORS, SHADES
-from iknow.cli.console import show_figures
+from iknow.cli.report import show_figures
 from iknow.core.assertion import Assertion
 from iknow.report import make_report
 

@@ -19,7 +19,7 @@ HEAVY = [
     "matplotlib", "PIL", "optuna", "mapie", "mlflow", "art", "pooch",
     "fastapi", "starlette", "pydantic", "uvicorn", "httptools", "uvloop", "prometheus_client",
     "opentelemetry", "psycopg", "river", "alibi_detect", "evidently",
-    "typer", "rich", "http",
+    "typer", "rich", "http", "httpx2", "httpcore2", "h11", "anyio",
 ]  # fmt: skip
 
 

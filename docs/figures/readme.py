@@ -23,7 +23,7 @@ from sklearn.neural_network import MLPClassifier
 
 from iknow import Client, EpistemicClassifier, as_image
 from iknow.cli.demo import UNSEEN, demonstrate, make_digits, make_report
-from iknow.cli.jobs.serve import LEFT_OUT, SEED, make_demo_service
+from iknow.cli.serve_demo import LEFT_OUT, SEED, make_demo_service
 from iknow.evaluation.curves import map_regions
 from iknow.evaluation.plots import draw_regions
 from iknow.serve import Settings, create_app

@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import track
 
-from iknow.cli.console import show_written
+from iknow.cli.data import show_written
 from iknow.errors import InputError
 from reproduction.agreement import count_agreeing
 from reproduction.notebooks.compare import compare_printed, measure_all

@@ -11,7 +11,7 @@ from iknow.models import as_model
 from iknow.report import make_report
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall, register_rule
 from iknow.selection import Certificate, Selection
-from iknow.serve.client.client import Client
+from iknow.serve.client import Client
 from iknow.version import __version__
 
 __all__ = [

@@ -8,7 +8,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.neural_network import MLPClassifier
 
 from iknow import EpistemicClassifier
-from iknow.cli.jobs.assess import assertion_columns
+from iknow.cli.assess import assertion_columns
 from iknow.search.cells import CpuIndex, StepCost
 from iknow.tables.writing import as_list
 from iknow.testing import assert_same_evidence

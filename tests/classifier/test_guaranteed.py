@@ -11,7 +11,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 
 from iknow import Ball, EpistemicClassifier, Reason
-from iknow.cli.console import show_fit
+from iknow.cli.fit import show_fit
 from iknow.errors import InputError
 from iknow.selection import Selection
 

@@ -29,8 +29,8 @@ from iknow import Ball, EpistemicClassifier, Nearest
 from iknow.core.robustness import Movement, Sensitivity
 from iknow.errors import LayerError
 from iknow.metrics import Minkowski, Weighted
-from iknow.metrics.lipschitz_sklearn import mlp_lipschitz
 from iknow.models import PrecomputedModel, SklearnModel, TorchModel
+from tests.metrics.bounding import mlp_lipschitz
 
 X, Y = load_iris(return_X_y=True)
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from iknow import EpistemicClassifier
 from iknow.cli.app import app
-from iknow.cli.commands.report import renderer_by_name
+from iknow.cli.report import renderer_by_name
 from iknow.tables import write_table
 from iknow.version import __version__
 

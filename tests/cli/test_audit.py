@@ -4,13 +4,12 @@ import base64
 import csv
 import json
 import sqlite3
-from dataclasses import replace
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
 
-from iknow.cli.jobs import audit as jobs
 from iknow.serve.audit import Answer, decode_input, encode_inputs, hash_encoded, now, open_journal
 from iknow.storage.info import describe_bundle
 from tests.serve.audit.records import make_answer, make_records
@@ -129,7 +128,7 @@ def test_a_journal_in_use_is_verified_and_exported(iknow, tmp_path, monkeypatch)
 
 def test_exports_hold_every_record(iknow, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(jobs, "PART", 4)
+    monkeypatch.setattr("iknow.cli.audit.PART", 4)
     records = make_records(10, "a\0\ud800", keep=True)
     write(records)
     for name in ("a.parquet", "a.csv", "a.jsonl", "a.arrow"):

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from iknow import EpistemicClassifier
 from iknow.cli.app import app
-from iknow.cli.failures import BUG, describe
+from iknow.cli.errors import BUG, describe
 from iknow.tables import write_table
 
 MAIN = "from iknow.cli.app import app; app()"
@@ -146,7 +146,7 @@ def test_a_bug_is_not_blamed_on_the_user_and_debugging_shows_where(folder, monke
         raise KeyError("of iknow's own")
 
     assert describe(KeyError("x"))[1] == BUG
-    monkeypatch.setattr("iknow.cli.jobs.assess.assess_table", broken)
+    monkeypatch.setattr("iknow.cli.assess.assess_table", broken)
     said = fail(*ASSESS, code=BUG)
     assert "Please report it" in said
     monkeypatch.setenv("IKNOW_DEBUG", "1")

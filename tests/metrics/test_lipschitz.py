@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iknow.errors import InputError
-from iknow.metrics import propagate_radius, spectral_norm
+from iknow.metrics import spectral_norm
 from iknow.metrics.lipschitz import Node, propagate
 from iknow.metrics.lipschitz_sklearn import ACTIVATION_LIPSCHITZ
 
@@ -34,18 +34,6 @@ def test_spectral_norms_of_special_matrices():
         spectral_norm([[np.inf]])
     with pytest.raises(InputError, match="real 2D array"):
         spectral_norm(np.ones(3))
-
-
-def test_constants_carry_a_radius():
-    assert propagate_radius(0.5, {"a": 2, "b": 1, "c": 3}) == {"a": 1, "b": 0.5, "c": 1.5}
-
-
-def test_bad_constants_and_radii_are_refused():
-    for value in (-1.0, float("nan")):
-        with pytest.raises(InputError, match="a radius must be a number >= 0"):
-            propagate_radius(value, {"a": 1.0})
-        with pytest.raises(InputError, match="constant of layer 'a' must be a number >= 0"):
-            propagate_radius(1.0, {"a": value})
 
 
 START = Node("the input", "input")

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iknow.errors import InputError, LayerError
-from iknow.models.pooling import Pooling
+from iknow.models.network import Pooling
 
 ROWS = np.random.default_rng(0).normal(size=(5, 7, 3)).astype(np.float32)
 

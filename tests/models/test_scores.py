@@ -9,7 +9,7 @@ import pytest
 from scipy.special import expit, softmax
 
 from iknow.errors import InputError
-from iknow.models.scores import as_columns, check_scores, find_output
+from iknow.models.network import as_columns, check_scores, find_output
 
 SCORES, STATE, LOSS = np.ones((4, 3)), np.zeros((4, 8)), np.float64(0.5)
 

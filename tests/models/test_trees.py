@@ -23,8 +23,7 @@ from iknow.errors import InputError, LayerError
 from iknow.metrics import Euclidean, Hamming, Table
 from iknow.models import SklearnModel
 from iknow.models.inputs import measure
-from iknow.models.sklearn import find_numbers, takes_gaps
-from iknow.models.trees import as_leaves, find_leaves, has_leaves
+from iknow.models.sklearn import as_leaves, find_leaves, find_numbers, has_leaves, takes_gaps
 from iknow.testing import ModelContract
 from tests.choosing import level_layers
 

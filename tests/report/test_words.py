@@ -8,7 +8,7 @@ import pytest
 from iknow import Assertion, Ball, evaluate
 from iknow.core.robustness import Movement
 from iknow.report import make_report
-from iknow.report.words import describe_certificate, is_about, summarise
+from iknow.report.page import describe_certificate, is_about, summarise
 from tests.oracles import make_levels
 
 

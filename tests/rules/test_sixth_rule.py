@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from iknow import Ball, EpistemicClassifier, evaluate, make_report, register_rule
 from iknow.cli.app import app
-from iknow.cli.options import rule_by_name
+from iknow.cli.fit import rule_by_name
 from iknow.core.assertion import Assertion, Reason
 from iknow.core.rule import NO_REACH, Rule, Stability, distances_of
 from iknow.core.slack import count_nearest, parameter_settings

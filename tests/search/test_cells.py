@@ -26,8 +26,9 @@ from iknow.search.kernels.numba import is_compiled
 from iknow.search.kernels.numpy import BYTES_FOR_MINIMA, NumpyBlocks
 from iknow.search.projection import Coordinates, Projection
 from iknow.search.threads import n_cores
-from iknow.testing import IndexContract, assert_same_evidence, brute_force
-from iknow.testing.index import KINDS, Problem, assert_complete, assert_same_decision
+from iknow.testing import assert_same_evidence, brute_force
+from iknow.testing.index import KINDS, Problem, assert_same_decision
+from tests.search.contract import RowIndexContract, assert_complete
 
 needs_numba = pytest.mark.skipif(not is_compiled(), reason="compiled search is the extra `fast`")
 
@@ -42,20 +43,20 @@ def _without_numba(monkeypatch):
     is_compiled.cache_clear()
 
 
-class TestCpuIndex(IndexContract):
+class TestCpuIndex(RowIndexContract):
     def make_index(self, activations, labels, n_classes, rows=None):
         return CpuIndex(activations, labels, n_classes, rows=rows)
 
 
 @pytest.mark.usefixtures("_without_numba")
-class TestWithNumpyAlone(IndexContract):
+class TestWithNumpyAlone(RowIndexContract):
     def make_index(self, activations, labels, n_classes, rows=None):
         index = CpuIndex(activations, labels, n_classes, rows=rows)
         assert isinstance(index._products, NumpyBlocks)
         return index
 
 
-class TestInParts(IndexContract):
+class TestInParts(RowIndexContract):
     """Free memory for a few rows alone: each search is made of many."""
 
     @pytest.fixture(autouse=True)
@@ -104,7 +105,7 @@ def walking(way, patience=10**6, directions=None):
 @pytest.mark.parametrize("directions", [None, (1, 1), (1, 3), (2, 9)])
 @pytest.mark.parametrize(("patience", "way"), [(1, TREE), (10**6, TREE), (10**6, FLAT)])
 def test_any_directions_patience_and_way(kind, directions, patience, way):
-    class Walks(IndexContract):
+    class Walks(RowIndexContract):
         seeds_per_kind = 3
 
         def make_index(self, activations, labels, n_classes, rows=None):
@@ -518,6 +519,7 @@ def test_a_numba_that_cannot_be_loaded_is_told_and_done_without(tmp_path):
     program = """
 import warnings, numpy as np
 from iknow.search.cells import CpuIndex
+from tests.search.contract import RowIndexContract, assert_complete
 points = np.zeros((4, 2), dtype=np.float32)
 with warnings.catch_warnings(record=True) as told:
     warnings.simplefilter("always")

@@ -24,8 +24,9 @@ from iknow.search.cells import CpuIndex
 from iknow.search.disk import DiskIndex
 from iknow.search.kernels.numba import is_compiled
 from iknow.search.union import Union
-from iknow.testing import IndexContract, assert_same_evidence, brute_force
-from iknow.testing.index import assert_complete, assert_same_decision
+from iknow.testing import assert_same_evidence, brute_force
+from iknow.testing.index import assert_same_decision
+from tests.search.contract import RowIndexContract, assert_complete
 
 NONE = np.empty(0, dtype=np.int64)
 RULES = [
@@ -53,7 +54,7 @@ def _both_ways(request, monkeypatch):
     is_compiled.cache_clear()
 
 
-class TestCompiled(IndexContract):
+class TestCompiled(RowIndexContract):
     seeds_per_kind = 2
 
     def make_index(self, activations, labels, n_classes, rows=None):
@@ -63,7 +64,7 @@ class TestCompiled(IndexContract):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_both_ways")
-class TestManyBlocks(IndexContract):
+class TestManyBlocks(RowIndexContract):
     seeds_per_kind = 4
 
     def make_index(self, activations, labels, n_classes, rows=None):
@@ -235,6 +236,7 @@ def test_pages_of_a_mapped_file_are_given_back(tmp_path):
     program = """
 import numpy as np, resource, sys
 from iknow.search.disk import DiskIndex
+from tests.search.contract import RowIndexContract, assert_complete
 rng = np.random.default_rng(0)
 points = np.lib.format.open_memmap(sys.argv[1], mode="w+", dtype=np.float32, shape=(1 << 20, 64))
 for part in np.split(points, 64):

@@ -12,14 +12,15 @@ from iknow.search.cells import CpuIndex
 from iknow.search.kernels.numba import is_compiled
 from iknow.search.layer import index_type
 from iknow.search.measured import HammingIndex
-from iknow.testing import IndexContract, assert_same_evidence, brute_force
+from iknow.testing import assert_same_evidence, brute_force
+from tests.search.contract import RowIndexContract
 
 
 def differences(points, place):
     return (points != place).sum(axis=1).astype(np.float64)
 
 
-class TestHammingIndex(IndexContract):
+class TestHammingIndex(RowIndexContract):
     def make_index(self, activations, labels, n_classes, rows=None):
         return HammingIndex(activations, labels, n_classes, rows=rows)
 

@@ -8,15 +8,16 @@ from iknow.errors import InputError
 from iknow.rules import Ball, RelativeBall
 from iknow.search.kernels.torch import TorchIndex
 from iknow.search.union import ShardedIndex
-from iknow.testing import IndexContract, assert_same_evidence, brute_force
+from iknow.testing import assert_same_evidence, brute_force
 from iknow.testing.index import Problem, assert_same_decision
+from tests.search.contract import RowIndexContract
 
 # One machine rarely has several GPUs: the same one twice is two shards all the same.
 DEVICES = ["cuda", "cuda"] if torch.cuda.is_available() else ["cpu", "cpu"]
 
 
 @pytest.mark.slow
-class TestShardedIndex(IndexContract):
+class TestShardedIndex(RowIndexContract):
     seeds_per_kind = 1
 
     def make_index(self, activations, labels, n_classes, rows=None):

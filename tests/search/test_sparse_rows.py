@@ -8,10 +8,11 @@ from iknow.rules import Ball, Nearest, RelativeBall
 from iknow.search import measured
 from iknow.search.cells import CpuIndex
 from iknow.search.measured import SparseRows
-from iknow.testing import IndexContract, assert_same_evidence, brute_force
+from iknow.testing import assert_same_evidence, brute_force
+from tests.search.contract import RowIndexContract
 
 
-class TestSparseRows(IndexContract):
+class TestSparseRows(RowIndexContract):
     """Of rows of any kind, even if few of their numbers are zero."""
 
     seeds_per_kind = 6

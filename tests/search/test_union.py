@@ -21,8 +21,9 @@ from iknow.search.index import CheckedIndex, RowIndex
 from iknow.search.layer import LayerIndex
 from iknow.search.measured import HammingIndex, MinkowskiIndex
 from iknow.search.union import Union
-from iknow.testing import IndexContract, assert_same_evidence, brute_force
+from iknow.testing import assert_same_evidence, brute_force
 from iknow.testing.index import assert_same_decision
+from tests.search.contract import RowIndexContract
 
 NONE = np.empty(0, dtype=np.int64)
 STAYS, COMES, RELABELED, RETURNS = range(4)
@@ -64,7 +65,7 @@ def detour(make, activations, labels, n_classes, rows=None, side=None):
     return index
 
 
-class TestUnion(IndexContract):
+class TestUnion(RowIndexContract):
     seeds_per_kind = 2
 
     def make_index(self, activations, labels, n_classes, rows=None):
@@ -77,7 +78,7 @@ class TestMoreUnions(TestUnion):
 
 
 @pytest.mark.slow
-class TestChangedMinkowski(IndexContract):
+class TestChangedMinkowski(RowIndexContract):
     seeds_per_kind = 1
 
     def measure(self, points, place):
@@ -88,7 +89,7 @@ class TestChangedMinkowski(IndexContract):
 
 
 @pytest.mark.slow
-class TestChangedHamming(IndexContract):
+class TestChangedHamming(RowIndexContract):
     seeds_per_kind = 1
 
     def measure(self, points, place):
@@ -99,7 +100,7 @@ class TestChangedHamming(IndexContract):
 
 
 @pytest.mark.slow
-class TestChangedCheckedIndex(IndexContract):
+class TestChangedCheckedIndex(RowIndexContract):
     seeds_per_kind = 1
 
     def make_index(self, activations, labels, n_classes, rows=None):
@@ -108,7 +109,7 @@ class TestChangedCheckedIndex(IndexContract):
 
 
 @pytest.mark.slow
-class TestChangedTorchIndex(IndexContract):
+class TestChangedTorchIndex(RowIndexContract):
     seeds_per_kind = 1
 
     def make_index(self, activations, labels, n_classes, rows=None):

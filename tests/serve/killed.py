@@ -18,11 +18,11 @@ import numpy as np
 from iknow import Ball, EpistemicClassifier
 from iknow.errors import IknowError
 from iknow.models import PrecomputedModel
+from iknow.serve.audit import Call
 from iknow.serve.changing import Asked
 from iknow.serve.served import serve_classifier
 from iknow.serve.service import Service
 from iknow.serve.settings import Settings
-from iknow.serve.trail import Call
 
 CHANGE = Asked([3, 5], [(7, 1)], None, [], None, "drift", None)
 CALLS = ("write", "fsync", "ftruncate")

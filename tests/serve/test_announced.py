@@ -9,13 +9,15 @@ import subprocess
 from collections import Counter
 from datetime import timedelta
 from itertools import count
+from typing import NamedTuple
 
 import pytest
 
 from iknow import Client, EpistemicClassifier
 from iknow.errors import ServiceError
-from iknow.serve.audit import open_journal, verify
-from iknow.serve.audit.changes import ANNOUNCED, FOUND, MADE, UNDONE, About, complete, shorten
+from iknow.serve.audit import Retention, open_journal, verify
+from iknow.serve.audit.changes import ANNOUNCED, FOUND, MADE, UNDONE, complete, shorten
+from iknow.serve.audit.records import make_event
 from iknow.serve.served import Source, serve_classifier
 from iknow.serve.settings import Settings
 from iknow.storage.bundle import compact_bundle
@@ -62,7 +64,7 @@ def events_in(audit):
 
 def log_of(path):
     log = EpistemicClassifier.load(path).memory.log
-    return json.loads(json.dumps(shorten(each.to_dict() for each in log)))
+    return json.loads(json.dumps(shorten(log)))
 
 
 def changes_in(events):
@@ -277,19 +279,29 @@ def test_a_reload_finds_what_others_changed(running, digits, tmp_path):
     assert check_agree(path, tmp_path / "audit.db") == [FOUND, "reload"]
 
 
-ABOUT = About("m", "1")
+class Subject(NamedTuple):
+    name: str
+    version: str
+    sha256: str = "head"
+
+
+MODEL = Subject("m", "1")
 
 
 def entry(what, when="2026-01-01T00:00:00Z"):
     return {"what": what, "when": when, "ids": [1], "n": 1}
 
 
-def announce(bundle, *entries):
-    return ABOUT.event(ANNOUNCED, bundle, before="p", changes=list(entries))
+def announce(bundle, *entries, subject=MODEL):
+    return make_event(ANNOUNCED, subject, bundle=bundle, before="p", changes=list(entries))
 
 
 def made(bundle, *entries):
-    return ABOUT.event(MADE, bundle, before="p", changes=list(entries))
+    return make_event(MADE, MODEL, bundle=bundle, before="p", changes=list(entries))
+
+
+def undone(bundle):
+    return make_event(UNDONE, MODEL, bundle=bundle)
 
 
 A, B = entry("a"), entry("b")
@@ -297,8 +309,8 @@ STATES = {
     "nothing": ([], [], []),
     "announced": ([announce("x", A)], [], [(UNDONE, "x")]),
     "announced, and there": ([announce("x", A)], [A], [(FOUND, "head")]),
-    "undone": ([announce("x", A), ABOUT.event(UNDONE, "x")], [], []),
-    "undone, and made again": ([announce("x", A), ABOUT.event(UNDONE, "x"), announce("x", A)], [A],
+    "undone": ([announce("x", A), undone("x")], [], []),
+    "undone, and made again": ([announce("x", A), undone("x"), announce("x", A)], [A],
                                [(FOUND, "head")]),
     "made": ([announce("x", A), made("x", A)], [A], []),
     "made by others": ([], [A, B], [(FOUND, "head")]),
@@ -307,20 +319,20 @@ STATES = {
                            [(UNDONE, "y")]),
     "the same twice": ([announce("x", A), made("x", A), announce("y", A)], [A, A],
                        [(FOUND, "head")]),
-    "another model": ([About("n", "1").event(ANNOUNCED, "x", before="p", changes=[A])], [], []),
-    "another version": ([About("m", "2").event(ANNOUNCED, "x", before="p", changes=[A])], [], []),
+    "another model": ([announce("x", A, subject=Subject("n", "1"))], [], []),
+    "another version": ([announce("x", A, subject=Subject("m", "2"))], [], []),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", STATES)
 def test_the_table_of_states(name):
     events, log, expected = STATES[name]
-    added = complete(events, ABOUT, "head", log)
+    added = complete(events, MODEL, log, Retention())
     assert [(each.what, each.details["bundle"]) for each in added] == expected
-    assert complete([*events, *added], ABOUT, "head", log) == []
+    assert complete([*events, *added], MODEL, log, Retention()) == []
 
 
 def test_changes_older_than_what_is_kept_are_not_looked_for():
     old, new = entry("a", "2020-01-01T00:00:00Z"), entry("b", "2200-01-01T00:00:00Z")
-    (added,) = complete([], ABOUT, "head", [old, new], timedelta(days=90))
+    (added,) = complete([], MODEL, [old, new], Retention(timedelta(days=90)))
     assert added.details["changes"] == [new]

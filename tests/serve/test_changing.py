@@ -123,7 +123,7 @@ WRONG = [
     ({"add": [[1]]}, 422, "add must be"),
     ({"add": {"rows": [[0] * 64], "labels": []}}, 422, "as many labels"),
     ({"add": {"rows": [[0] * 63], "labels": [1]}}, 422, "422"),
-    ({"add": {"rows": [[0] * 64], "labels": [1], "ids": [3]}}, 422, "taken"),
+    ({"add": {"rows": [[0] * 64], "labels": [1], "ids": [3]}}, 422, "these numbers"),
     ({"remove": [3], "add": {"rows": [[None] * 64], "labels": [1]}}, 422, "422"),
     ({"remove": list(range(20_000))}, 413, "may change"),
     ({"remove": [1], "why": "x" * 3000}, 422, "at most"),

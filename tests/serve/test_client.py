@@ -10,6 +10,7 @@ import ssl
 import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pandas as pd
@@ -22,7 +23,7 @@ from sklearn.pipeline import make_pipeline
 
 from iknow import Assertion, Client, EpistemicClassifier, IknowError
 from iknow.errors import InputError, ServiceError
-from iknow.serve.client.answers import Answer
+from iknow.serve.client import Answer
 from iknow.serve.settings import Settings
 from iknow.serve.tokens import read_tokens
 
@@ -413,7 +414,7 @@ def test_half_an_answer_is_an_error_and_nothing_is_sent_again(play):
     server = play(MODELS, answer(200, b'{"models": [')[:-3], "late")
     client = Client(server.url)
     client.models()
-    with pytest.raises(ServiceError, match="IncompleteRead"):
+    with pytest.raises(ServiceError, match="without sending complete message body"):
         client.models()
     assert len(server.requests) == 2
 
@@ -451,12 +452,52 @@ def test_a_reason_of_a_newer_service_is_told(play):
         Client(play(answer(200, said)).url).assess("a", [[1.0]])
 
 
-def test_a_process_does_not_use_the_connection_of_its_parent(play):
-    server = play(MODELS, "late", MODELS)
-    client = Client(server.url)
-    client.models()
-    client._connections._local.kept._process = os.getpid() + 1  # as a child finds it
-    assert client.models() == ()
+class Counting(ThreadingHTTPServer):
+    """A server without models that counts connections."""
+
+    daemon_threads = True
+    connections = 0
+
+    def process_request(self, *args):
+        self.connections += 1
+        super().process_request(*args)
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        self.wfile.write(MODELS)
+
+    def log_message(self, *_):
+        pass
+
+
+def test_connections_are_kept_and_a_process_does_not_use_those_of_its_parent(monkeypatch):
+    with Counting(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,)).start()
+        client = Client(f"http://127.0.0.1:{server.server_port}")
+        for _ in range(3):
+            assert client.models() == ()
+        assert server.connections == 1
+        parent = os.getpid()
+        monkeypatch.setattr(os, "getpid", lambda: parent + 1)  # as a child finds it
+        assert client.models() == client.models() == ()
+        assert server.connections == 2
+        client.close()
+        client._inherited[1].close()
+        server.shutdown()
+
+
+def test_a_client_where_httpx2_is_absent_names_what_is_missing(run_without):
+    code = """
+import iknow
+try:
+    iknow.Client()
+except iknow.errors.MissingExtraError as error:
+    print(error)
+"""
+    assert "iknow[client]" in run_without({"httpx2"}, code)
 
 
 def test_the_error_crosses_processes():

@@ -6,17 +6,18 @@ from typing import Annotated
 
 import typer
 
-from iknow.cli.commands.assess import assess
-from iknow.cli.commands.audit import audit
-from iknow.cli.commands.change import add, changes, compact, relabel, remove
-from iknow.cli.commands.compare import compare
-from iknow.cli.commands.demo import demo
-from iknow.cli.commands.export import export, warm_up
-from iknow.cli.commands.fit import fit
-from iknow.cli.commands.info import info
-from iknow.cli.commands.report import report
-from iknow.cli.commands.serve import serve
-from iknow.cli.failures import OneLineErrors
+from iknow.cli.assess import assess
+from iknow.cli.audit import audit
+from iknow.cli.change import add, changes, compact, relabel, remove
+from iknow.cli.compare import compare
+from iknow.cli.demo import demo
+from iknow.cli.errors import OneLineErrors
+from iknow.cli.export import export
+from iknow.cli.fit import fit
+from iknow.cli.info import info
+from iknow.cli.report import report
+from iknow.cli.serve import serve
+from iknow.cli.warm_up import warm_up
 from iknow.version import __version__
 
 EXIT_CODES = (

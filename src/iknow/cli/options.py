@@ -1,4 +1,7 @@
-"""The options that several commands share, what their texts mean, and a file of them.
+"""The options that several commands take, each stated once, and a file of them.
+
+Options that belong together are a record. A command names the record among its parameters, gets
+its fields as options, and asks the record for what they come to.
 
 The file, for runs that can be repeated, is TOML with a table for each command. Its keys are the
 names of the command's arguments and options, without the dashes in front; its values are what one
@@ -14,24 +17,27 @@ would type, so paths are relative to the working folder. What is given on the co
 from __future__ import annotations
 
 import csv
+import inspect
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
+import numpy as np
 import typer
-from rich.console import Console
 
+from iknow.cli.data import Source
 from iknow.cli.model_files import MODEL_HELP
-from iknow.core.rule import Rule
+from iknow.core.arrays import Labels
 from iknow.core.text import names, shown
 from iknow.errors import InputError
 from iknow.metrics.defaults import SHORT_NAMES
-from iknow.rules import RULES, RelativeBall
-from iknow.storage.files import is_stream
-from iknow.tables.reading import READABLE, STDIN, WRITABLE
-from iknow.tables.table import Roles
+from iknow.models.adapt import as_model
+from iknow.tables.reading import READABLE, WRITABLE
+from iknow.tables.table import Roles, as_integers
 
 LARGEST = 1 << 20  # bytes
 
@@ -102,18 +108,47 @@ def _check(value: Any, parameter: Any, place: str) -> Any:
     return as_typed if many else as_typed[0]
 
 
+def command(work: Callable[..., None]) -> Callable[..., None]:
+    """A command with `--config`, whose parameters that are records become options of their own."""
+    hints = get_type_hints(work, include_extras=True)
+    parameters, records = list[inspect.Parameter](), dict[str, Any]()
+    for given in inspect.signature(work).parameters.values():
+        kind = hints[given.name]
+        if is_dataclass(kind):
+            records[given.name] = kind
+            own = get_type_hints(kind, include_extras=True)
+            options = [(each.name, own[each.name], each.default) for each in fields(kind)]
+        else:
+            options = [(given.name, kind, given.default)]
+        parameters += [
+            inspect.Parameter(name, given.KEYWORD_ONLY, default=default, annotation=annotation)
+            for name, annotation, default in options
+        ]
+    parameters.append(
+        inspect.Parameter("config", given.KEYWORD_ONLY, default=None, annotation=ConfigOption)
+    )
+
+    @wraps(work)
+    def run(config: Path | None = None, **values: Any) -> None:
+        for name, kind in records.items():
+            values[name] = kind(**{each.name: values.pop(each.name) for each in fields(kind)})
+        work(**values)
+
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run
+
+
 def option(text: str, panel: str, *names: str, **more: Any) -> Any:
     """An option with its help, which stands in a panel."""
     return typer.Option(*names, help=text, rich_help_panel=panel, **more)
 
 
 DATA, COLUMNS, MODELS, SEARCH = "Data", "Columns", "Model", "Search"
-ABOUT = "About the bundle"
+ABOUT, LOG = "About the bundle", "The log"
 """Panels of the help."""
 FILES = "a .csv, .jsonl, .parquet, .arrow, .npz or .npy file"
 
-BundleArgument = Annotated[Path, typer.Argument(help="The bundle that `iknow fit` wrote.")]
-DataArgument = Annotated[Path, typer.Argument(help=f"Samples: {FILES}, or - for a pipe.")]
 ConfigOption = Annotated[
     Path | None,
     typer.Option(
@@ -124,6 +159,9 @@ ConfigOption = Annotated[
         expose_value=False,
     ),
 ]
+BundleArgument = Annotated[Path, typer.Argument(help="The bundle that `iknow fit` wrote.")]
+DataArgument = Annotated[Path, typer.Argument(help=f"Samples: {FILES}, or - for a pipe.")]
+BundleOutput = Annotated[Path, typer.Option("--output", "-o", help="The bundle to write.")]
 InputFormatOption = Annotated[
     str | None,
     option(
@@ -140,79 +178,10 @@ OutputFormatOption = Annotated[
         metavar="FORMAT",
     ),
 ]
-LabelOption = Annotated[
-    str | None, option("Column or array that holds the labels.", COLUMNS, metavar="COLUMN")
-]
 LabelsOption = Annotated[Path | None, option("File of labels: .npy or .csv.", DATA)]
-IdOption = Annotated[
-    str | None,
-    option("Column that names the samples: no feature.", COLUMNS, "--id", metavar="COLUMN"),
-]
-PassedIdOption = Annotated[
-    str | None,
-    option(
-        "Column that names the samples: no feature, and the first column of the output.",
-        COLUMNS,
-        "--id",
-        metavar="COLUMN",
-    ),
-]
-DropOption = Annotated[
-    list[str] | None, option("A column to ignore; repeatable.", COLUMNS, metavar="COLUMN")
-]
-FeaturesOption = Annotated[
-    list[str] | None,
-    option(
-        "The only features: names with commas between them; repeatable.", COLUMNS, metavar="A,B,..."
-    ),
-]
-TextOption = Annotated[
-    list[str] | None,
-    option(
-        "A column that is text even where it looks like numbers; repeatable.",
-        COLUMNS,
-        metavar="COLUMN",
-    ),
-]
 ModelOption = Annotated[str | None, option(MODEL_HELP, MODELS, metavar="FILE")]
-ClassOption = Annotated[
-    list[str] | None,
-    option(
-        "Label of the model's next score, if it does not know them; repeatable.",
-        MODELS,
-        "--class",
-        metavar="LABEL",
-    ),
-]
-PoolOption = Annotated[
-    list[str] | None,
-    option(
-        "One vector from a layer's activations: mean, cls or last, for all or LAYER=mean.",
-        MODELS,
-        metavar="[LAYER=]NAME",
-    ),
-]
-ScoresOption = Annotated[
-    str | None,
-    option(
-        "Which output holds the scores; logit or probability for a single number.",
-        MODELS,
-        metavar="NAME|POSITION",
-    ),
-]
 BatchOption = Annotated[
     int | None, option("Samples to ask the model about at a time.", MODELS, min=1)
-]
-LayerOption = Annotated[
-    list[str] | None, option("A layer to search; repeatable.", SEARCH, metavar="LAYER")
-]
-MetricOption = Annotated[
-    list[str] | None,
-    option(
-        f"Distance: {', '.join(SHORT_NAMES)}; for all layers, or LAYER=cosine.",
-        SEARCH,
-        metavar="[LAYER=]NAME",
-    ),
 ]
 DeviceOption = Annotated[
     str | None, option("Search by torch: cuda, cuda:1, mps, cpu.", SEARCH, metavar="DEVICE")
@@ -224,46 +193,160 @@ LevelOption = Annotated[
         metavar="LEVEL",
     ),
 ]
-NoCheckOption = Annotated[
-    bool,
-    option(
-        "Accept any model, even one whose answers differ from the bundle's.",
-        MODELS,
-        "--no-check-model",
-    ),
-]
-NameOption = Annotated[str | None, option("What to call the bundle.", ABOUT)]
-VersionOption = Annotated[
-    str | None, option("Its version, such as 1.3 or 2026-11-01.", ABOUT, metavar="VERSION")
-]
-NoteOption = Annotated[str | None, option("What others should know about it.", ABOUT)]
 SeedOption = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of split and training.")]
-RULE_NAMES = "|".join(rule.command_name() for rule in RULES.values())
-KIND = f"The kind of rule; {RelativeBall.command_name()} by default."
+JsonOption = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
 
 
-def rule_by_name(name: str) -> type[Rule]:
-    """The rule of a name on the command line."""
-    rules = {rule.command_name(): rule for rule in RULES.values()}
-    if name not in rules:
-        raise typer.BadParameter(f"{name!r} is not one of {', '.join(rules)}", param_hint="--rule")
-    return rules[name]
+@dataclass(frozen=True)
+class Columns:
+    """What the columns of a file are for."""
+
+    label: Annotated[
+        str | None, option("Column or array that holds the labels.", COLUMNS, metavar="COLUMN")
+    ] = None
+    identifier: Annotated[
+        str | None,
+        option("Column that names the samples: no feature.", COLUMNS, "--id", metavar="COLUMN"),
+    ] = None
+    drop: Annotated[
+        list[str] | None, option("A column to ignore; repeatable.", COLUMNS, metavar="COLUMN")
+    ] = None
+    features: Annotated[
+        list[str] | None,
+        option(
+            "The only features: names with commas between them; repeatable.",
+            COLUMNS,
+            metavar="A,B,...",
+        ),
+    ] = None
+    text: Annotated[
+        list[str] | None,
+        option(
+            "A column that is text even where it looks like numbers; repeatable.",
+            COLUMNS,
+            metavar="COLUMN",
+        ),
+    ] = None
+
+    @property
+    def roles(self) -> Roles:
+        """The same for a table. A name with a comma in it stands in double quotes."""
+        try:
+            rows = [row for each in self.features or () for row in csv.reader([each])]
+        except csv.Error as error:  # a line break, or a NUL character
+            raise typer.BadParameter(
+                f"no list of names: {error}", param_hint="--features"
+            ) from error
+        chosen = tuple(name for row in rows for name in row)
+        drop, text = tuple(self.drop or ()), tuple(self.text or ())
+        return Roles(self.label, self.identifier, drop, chosen or None, text)
 
 
-def quorum_by_name(text: str | None) -> int | tuple[int, int] | None:
-    """The quorum of a text such as "3" or "1,3"."""
-    if text is None:
-        return None
-    numbers = text.split(",")
-    if len(numbers) > 2 or not all(re.fullmatch(r"\s*[0-9]{1,6}\s*", each) for each in numbers):
-        raise typer.BadParameter(
-            f"{text!r} is not a whole number, or two such as 1,3", param_hint="--quorum"
-        )
-    first, last = int(numbers[0]), int(numbers[-1])
-    return first if len(numbers) == 1 else (first, last)
+@dataclass(frozen=True)
+class Samples(Columns):
+    """What the columns of a file are for, where its labels are if not in it, and its format."""
+
+    labels: LabelsOption = None
+    input_format: InputFormatOption = None
+
+    def source(self, path: Path) -> Source:
+        return Source(path, self.roles, self.labels, self.input_format)
 
 
-def by_layer(texts: Sequence[str] | None, option: str) -> str | dict[str, str] | None:
+@dataclass(frozen=True)
+class Reading:
+    """How to read a model, and which of its layers by which metric."""
+
+    layer: Annotated[
+        list[str] | None, option("A layer to search; repeatable.", SEARCH, metavar="LAYER")
+    ] = None
+    metric: Annotated[
+        list[str] | None,
+        option(
+            f"Distance: {', '.join(SHORT_NAMES)}; for all layers, or LAYER=cosine.",
+            SEARCH,
+            metavar="[LAYER=]NAME",
+        ),
+    ] = None
+    classes: Annotated[
+        list[str] | None,
+        option(
+            "Label of the model's next score, if it does not know them; repeatable.",
+            MODELS,
+            "--class",
+            metavar="LABEL",
+        ),
+    ] = None
+    pool: Annotated[
+        list[str] | None,
+        option(
+            "One vector from a layer's activations: mean, cls or last, for all or LAYER=mean.",
+            MODELS,
+            metavar="[LAYER=]NAME",
+        ),
+    ] = None
+    scores: Annotated[
+        str | None,
+        option(
+            "Which output holds the scores; logit or probability for a single number.",
+            MODELS,
+            metavar="NAME|POSITION",
+        ),
+    ] = None
+    batch_size: BatchOption = None
+
+    def check(self) -> None:
+        """Refuse what cannot be, before any file is read."""
+        _by_layer(self.metric, "--metric")
+        _by_layer(self.pool, "--pool")
+
+    def wrap(self, model: Any) -> Any:
+        """The model, read so."""
+        number = re.fullmatch(r"-?[0-9]{1,6}", self.scores or "")
+        scores = int(self.scores) if number and self.scores is not None else self.scores
+        how = given(pool=_by_layer(self.pool, "--pool"), scores=scores)
+        return as_model(model, **how) if how else model
+
+    def parameters(self, y: Labels) -> dict[str, Any]:
+        """Parameters of the classifier, with the names of classes as ints if the labels are."""
+        classes: Any = self.classes or None
+        if classes and y.dtype.kind != "U":
+            classes = as_integers(np.array(classes, dtype=np.str_))
+        metric = _by_layer(self.metric, "--metric")
+        return given(metric=metric, classes=classes, batch_size=self.batch_size)
+
+
+@dataclass(frozen=True)
+class BundledModel:
+    """The model of a bundle, if that is not in it."""
+
+    model: ModelOption = None
+    no_check_model: Annotated[
+        bool,
+        option(
+            "Accept any model, even one whose answers differ from the bundle's.",
+            MODELS,
+            "--no-check-model",
+        ),
+    ] = False
+
+
+@dataclass(frozen=True)
+class About:
+    """What a bundle says about itself."""
+
+    name: Annotated[str | None, option("What to call the bundle.", ABOUT)] = None
+    version: Annotated[
+        str | None, option("Its version, such as 1.3 or 2026-11-01.", ABOUT, metavar="VERSION")
+    ] = None
+    note: Annotated[str | None, option("What others should know about it.", ABOUT)] = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        return given(name=self.name, version=self.version, note=self.note)
+
+
+def _by_layer(texts: Sequence[str] | None, option: str) -> str | dict[str, str] | None:
     """One name for all layers, or names by layer, from texts such as "mean" or "hidden=mean"."""
     if not texts:
         return None
@@ -281,32 +364,6 @@ def by_layer(texts: Sequence[str] | None, option: str) -> str | dict[str, str] |
     return found
 
 
-def scores_by_name(text: str | None) -> str | int | None:
-    """The name or the position of an output."""
-    return int(text) if text is not None and re.fullmatch(r"-?[0-9]{1,6}", text) else text
-
-
-def roles_of(
-    label: str | None,
-    identifier: str | None,
-    drop: Sequence[str] | None,
-    features: Sequence[str] | None,
-    text: Sequence[str] | None,
-) -> Roles:
-    """What the columns are for. A name with a comma in it stands in double quotes."""
-    try:
-        chosen = [name for each in features or () for row in csv.reader([each]) for name in row]
-    except csv.Error as error:  # a line break, or a NUL character
-        raise typer.BadParameter(f"no list of names: {error}", param_hint="--features") from error
-    return Roles(label, identifier, tuple(drop or ()), tuple(chosen) or None, tuple(text or ()))
-
-
-def given(**parameters: Any) -> Mapping[str, Any]:
+def given(**parameters: Any) -> dict[str, Any]:
     """The parameters that are not None."""
     return {name: value for name, value in parameters.items() if value is not None}
-
-
-def console_for(*outputs: Path | None) -> Console:
-    """The console for messages: not the stream that a result goes to."""
-    streams = [path for path in outputs if path is not None]
-    return Console(stderr=any(path == STDIN or is_stream(path) for path in streams))

@@ -7,8 +7,8 @@
     ec = iknow_mlflow.load_model(info.model_uri)              # the classifier itself
 
 The folder of a logged model holds `bundle.iknow` and, in `model/`, the model itself: a scikit-learn
-classifier, or one with its interface, as `model.joblib`; an ONNX file as `model.onnx`; the files
-for the user's own `model_loader`; or nothing, if the model runs elsewhere.
+classifier, or one with its interface, as `model.joblib`; the files for the user's own
+`model_loader`; or nothing, if the model runs elsewhere or is ONNX, as that is in the bundle.
 
 Only a bundle is safe to load from anywhere. A pickle, as in MLflow's own flavors, and a loader run
 code: load those from people you trust.
@@ -55,7 +55,7 @@ except ImportError as error:
 
 FLAVOR_NAME = "iknow"
 BUNDLE, MODEL = "bundle.iknow", "model"  # in the folder of a logged model
-PICKLE, ONNX = "model.joblib", "model.onnx"  # in MODEL
+PICKLE = "model.joblib"  # in MODEL
 SHOWN = ("name", "note", "created", "model", "n_samples", "rule", "selection")  # by MLflow
 NO_PICKLES = "MLFLOW_ALLOW_PICKLE_DESERIALIZATION"  # by which users of MLflow forbid them
 
@@ -112,7 +112,8 @@ def save_model(
     options |= {"mlflow_model": model, "input_example": input_example}
     try:
         mlflow.pyfunc.save_model(str(folder), loader_module=__name__, **options)
-        classifier.save(folder / BUNDLE)
+        own = getattr(classifier.model, "source", None) or classifier.model
+        classifier.save(folder / BUNDLE, onnx=model_loader is None and is_onnx(own))
         file = _store_model(classifier, folder / MODEL, model_loader, model_files)
         loaded = _load(folder, file, model_loader)
         if signature is None:
@@ -212,13 +213,8 @@ def _store_model(classifier: Any, place: Path, loader: str | None, files: Sequen
     if is_estimator(model) and not isinstance(classifier.model_, PrecomputedModel):
         joblib.dump(getattr(classifier.model_, "estimator", model), place / PICKLE)
         return PICKLE
-    if is_onnx(model):
-        if isinstance(model, (str, PathLike)):
-            shutil.copyfile(model, place / ONNX)
-        else:
-            (place / ONNX).write_bytes(model.SerializeToString())
-        return ONNX
-    if isinstance(classifier.model_, PrecomputedModel):
+    in_bundle = describe_bundle(place.parent / BUNDLE).is_portable
+    if in_bundle or isinstance(classifier.model_, PrecomputedModel):
         return None
     raise InputError(
         f"a model of type {type(model).__name__} cannot be stored as it is: pass model_loader="
@@ -239,8 +235,6 @@ def _load(folder: Path, file: Any, loader: Any) -> EpistemicClassifier:
                 "the trained model to load_model(uri, model)"
             )
         model = joblib.load(folder / MODEL / file)
-    elif file == ONNX:
-        model = str(folder / MODEL / file)
     elif file is not None:
         raise BundleError(f"a model stored as {shown(file)} is unknown to this version")
     return EpistemicClassifier.load(folder / BUNDLE, model)
@@ -263,7 +257,7 @@ def _requirements(classifier: EpistemicClassifier) -> list[str]:
     """The versions that are needed: of iknow, pandas, and the model's own package."""
     model = getattr(getattr(classifier, "model_", None), "estimator", classifier.model)
     packages = {type(model).__module__.partition(".")[0], "sklearn", "pandas"}
-    packages |= {"onnxruntime"} if is_onnx(model) else set()
+    packages |= {"onnxruntime"} if hasattr(classifier.model_, "tensors") else set()
     installed = packages_distributions()  # by pip, under names of its own
     names = {name for package in packages - {"iknow"} for name in installed.get(package, ())}
     return [f"iknow=={__version__}", *(f"{name}=={version(name)}" for name in sorted(names))]

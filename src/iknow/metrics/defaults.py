@@ -23,14 +23,13 @@ distances between timestamps may be mostly rounding. `warn_of_layers` warns of b
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 
 import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Floats32
-from iknow.metrics.cosine import Cosine
-from iknow.metrics.metric import Euclidean, Hamming, Metric
+from iknow.errors import warn
+from iknow.metrics.metric import Cosine, Euclidean, Hamming, Metric
 from iknow.metrics.table import Scaled, Table
 from iknow.metrics.weighted import Whitened
 
@@ -77,23 +76,21 @@ def warn_of_layers(activations: Mapping[str, Floats32], *, raw: bool) -> None:
     """Warn of layers where distances mean little; raw: the user did not choose "input"."""
     share = share_of_quieter_half(activations["input"]) if raw and "input" in activations else 1.0
     if share < LEAST_SHARE:
-        warnings.warn(
+        warn(
             f"the features have very different scales: half of them make up {100 * share:.2g}% of "
             "the squared distance between samples in the layer 'input', so support is blind to "
             "them. Put a scaler before it, make_pipeline(StandardScaler(), classifier), whose "
             "output then becomes the default layer; or pass metric=..., or layers=... to confirm "
-            "'input'",
-            stacklevel=5,
+            "'input'"
         )
     for layer, values in activations.items():
         if len(coarse := np.flatnonzero(are_coarse(values))):
             size = np.abs(values[:, coarse[0]]).max()
-            warnings.warn(
+            warn(
                 f"feature {coarse[0]} of layer {layer!r} has values near {size:.6g}, where float32 "
                 f"has steps of {np.spacing(size):.2g}, too coarse for how little they vary "
                 f"(features affected: {len(coarse)}); subtract an offset, for example with a "
-                "StandardScaler before the model",
-                stacklevel=5,
+                "StandardScaler before the model"
             )
 
 

@@ -30,7 +30,7 @@ number before a function may overflow for inputs up to `LONGEST`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
@@ -39,7 +39,6 @@ import numpy as np
 
 from iknow.core.arrays import Floats
 from iknow.core.robustness import LONGEST, Sensitivity
-from iknow.core.text import as_real
 from iknow.errors import InputError, LayerError
 
 ROUND_UP = 1 + 1e-9  # exceeds any rounding error in a computed norm
@@ -86,15 +85,15 @@ class Node:
     """A value in a network, and the operation that makes it from its inputs.
 
     kind: "input"; "sum" or "joined" of several values; "affine"; "function" for any other. center:
-    the ℓ2 length of the value at the input 0. noise: None in real arithmetic. lipschitz: the
-    constant of a function. linear: what `propagate` gets its norms from, of an affine operation.
+    the ℓ2 length of the value at the input 0. lipschitz: the constant of a function. linear: what
+    `propagate` gets its norms from, of an affine operation.
     """
 
     what: str
     kind: Literal["input", "sum", "joined", "affine", "function"]
     inputs: tuple[Node, ...] = ()
     center: float = 0.0
-    noise: Noise | None = None
+    noise: Noise = Noise()
     lipschitz: float = 1.0
     linear: Any = None
 
@@ -110,8 +109,8 @@ class Bound:
 
     constant: float
     size: Line
-    error: Line = Line()
-    peak: float = 0.0
+    error: Line
+    peak: float
     before: float = 1.0
     run: tuple[Node, ...] = ()
 
@@ -128,23 +127,20 @@ class Bound:
         return Sensitivity(self.constant, error.fixed, error.per_length)
 
 
-def propagate(
-    nodes: Iterable[Node], norm: Callable[[tuple[Any, ...]], float], source: Node | None = None
-) -> dict[Node, Bound]:
-    """The bounds of nodes in their order, from a source on, by default the input.
+def propagate(nodes: Iterable[Node], norm: Callable[[tuple[Any, ...]], float]) -> dict[Node, Bound]:
+    """The bounds of nodes, each after those it is made of, from the input on.
 
-    Nodes that a path around the source leads to have none. norm: of consecutive affine operations,
-    from what `linear` has of each.
+    norm: of consecutive affine operations, from what `linear` has of each.
     """
     found: dict[Node, Bound] = {}
     norm_of = cache(lambda *run: norm(tuple(node.linear for node in run)))
     for node in nodes:
-        if node is source or (source is None and node.kind == "input"):
-            size, noise = Line(node.center * ROUND_UP, 1.0), node.noise or Noise()
-            error = size.through(noise.relative, noise.fixed)
-            found[node] = Bound(1.0, size, error, (size + error).at(LONGEST))
-        elif node.inputs and found.keys() >= set(node.inputs):
+        if node.inputs:
             found[node] = _bound(node, [found[value] for value in node.inputs], norm_of)
+        else:
+            size = Line(node.center * ROUND_UP, 1.0)
+            error = size.through(node.noise.relative, node.noise.fixed)
+            found[node] = Bound(1.0, size, error, (size + error).at(LONGEST))
     return found
 
 
@@ -163,8 +159,6 @@ def _bound(node: Node, inputs: list[Bound], norm: Callable[..., float]) -> Bound
     if not constant < math.inf:  # also false for NaN
         raise LayerError(f"the Lipschitz constant of {node.what} is not finite")
     size, noise = Line(node.center * ROUND_UP, constant), node.noise
-    if noise is None:
-        return Bound(constant, size, before=before, run=run)
     given = sum((each.computed for each in inputs), Line())
     if node.kind == "joined":
         fixed, slopes = zip(*((each.fixed, each.per_length) for each in errors), strict=True)
@@ -201,28 +195,6 @@ def spectral_norm(matrix: Any) -> float:
     # Far cheaper than a singular value decomposition, and as exact for the largest value.
     gram = scaled @ scaled.T if scaled.shape[0] <= scaled.shape[1] else scaled.T @ scaled
     return largest * math.sqrt(float(np.linalg.eigvalsh(gram)[-1])) * ROUND_UP
-
-
-def propagate_radius(radius: float, lipschitz: Mapping[str, float]) -> dict[str, float]:
-    """Return the radius in each layer that holds everything within `radius` in the start layer.
-
-    This is the paper's conservative ε: neighbors in the start layer are neighbors in every layer.
-
-    Args:
-        radius: Radius in the start layer.
-        lipschitz: Constants from the start layer to each layer, from `mlp_lipschitz` or
-            `lipschitz_constants`.
-
-    Examples:
-        >>> propagate_radius(0.5, {"hidden": 2.0})
-        {'hidden': 1.0}
-    """
-
-    def check(value: float, what: str) -> float:
-        return as_real(value, what, "be a number >= 0", lambda number: number >= 0)
-
-    start, what = check(radius, "a radius"), "the Lipschitz constant of layer"
-    return {name: check(value, f"{what} {name!r}") * start for name, value in lipschitz.items()}
 
 
 def as_matrix(matrix: Any, what: str = "a matrix") -> Floats:

@@ -209,16 +209,15 @@ def _windows(call: Call) -> list[Tensor]:
     return found
 
 
-def facts_of(call: Call, arithmetic: Arithmetic | None) -> dict[str, Any]:
-    """What a `Node` has of a call; its noise if there is an arithmetic."""
+def facts_of(call: Call, arithmetic: Arithmetic) -> dict[str, Any]:
+    """What a `Node` has of a call."""
     _check_call(call)
     if call.name in AFFINE:
-        noise = None if arithmetic is None else affine_noise(call, arithmetic)
-        return {"kind": "affine", "noise": noise, "linear": call}
+        return {"kind": "affine", "noise": affine_noise(call, arithmetic), "linear": call}
     constant = _value(FUNCTIONS[call.name][0], call)
     if not constant < math.inf:  # also false for NaN
         raise LayerError(f"its Lipschitz constant is {constant}")
-    noise = None if arithmetic is None else function_noise(call, arithmetic, constant)
+    noise = function_noise(call, arithmetic, constant)
     return {"kind": "function", "noise": noise, "lipschitz": constant}
 
 

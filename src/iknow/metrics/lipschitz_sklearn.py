@@ -27,7 +27,6 @@ from iknow.metrics.lipschitz import (
     FLOAT32_ROUNDING,
     FLOAT64_ROUNDING,
     SMALLEST,
-    Bound,
     Node,
     Noise,
     as_matrix,
@@ -83,31 +82,6 @@ def known_transformers() -> dict[type, set[str]]:
     }  # fmt: skip
 
 
-def mlp_lipschitz(
-    network: Any, layers: Sequence[str] | None = None, start: str = "input"
-) -> dict[str, float]:
-    """Return the ℓ2 Lipschitz constants from the layer `start` to every later layer.
-
-    Pass the result to `propagate_radius`.
-
-    Args:
-        network: A fitted MLPClassifier, or a pipeline of linear transformers that ends in one.
-        layers: The layers to return. Default: all.
-        start: The layer to measure from. The ratio of two constants from the input is no bound.
-
-    Examples:
-        >>> list(mlp_lipschitz(network))
-        ['input', 'hidden1', 'logits']
-    """
-    steps, classifier = unwrap(network)
-    names = _layer_names(steps, classifier)
-    places = {name: _place(name, names) for name in (*names, start, *(layers or ()))}
-    if early := [name for name in layers or () if places[name] < places[start]]:
-        raise LayerError(f"layer {early[0]!r} comes before {start!r}: distances go forward")
-    found, _ = _bounds(steps, classifier, names, places[start], np.dtype(np.float64))
-    return {name: bound.constant for name, bound in found.items() if name in (layers or found)}
-
-
 def sensitivity_of(
     estimator: Any, layer: str, dtype: np.dtype[Any], n_features: int
 ) -> Sensitivity:
@@ -116,16 +90,24 @@ def sensitivity_of(
     names = ["input", *(name for name, _ in steps)]
     if layer not in names:
         names = _layer_names(steps, classifier)
-    names = names[: _place(layer, names) + 1]
-    found, n_values = _bounds(steps, classifier, names, 0, dtype)
-    stored = Noise(FLOAT32_ROUNDING, SMALLEST * math.sqrt(n_values or n_features))
-    return found[layer].sensitivity(stored)
-
-
-def _place(name: str, names: Sequence[str]) -> int:
-    if names.count(name) != 1:
-        raise LayerError(f"{name!r} must name one layer; the layers are {', '.join(names)}")
-    return names.index(name)
+    if names.count(layer) != 1:
+        raise LayerError(f"{layer!r} must name one layer; the layers are {', '.join(names)}")
+    nodes, value = [Node("the input", "input")], np.zeros(n_features)
+    for place, name in enumerate(names[1 : names.index(layer) + 1]):
+        what = f"layer {name!r}"
+        try:
+            if place < len(steps):
+                what = f"step {name!r} ({type(steps[place][1]).__name__})"
+                parts = _transform(steps[place][1], dtype)
+            else:
+                parts = _dense(classifier, place - len(steps))
+        except LayerError as error:
+            raise LayerError(f"{what} cannot be bounded: {error}") from error
+        for function, facts in parts:
+            value = function(value)
+            nodes.append(Node(repr(name), inputs=(nodes[-1],), center=_length(value), **facts))
+    found = propagate(nodes, lambda run: spectral_norm(reduce(np.matmul, run)))
+    return found[nodes[-1]].sensitivity(Noise(FLOAT32_ROUNDING, SMALLEST * math.sqrt(value.size)))
 
 
 def _layer_names(steps: Steps, network: Any) -> list[str]:
@@ -141,33 +123,6 @@ def _layer_names(steps: Steps, network: Any) -> list[str]:
         raise InputError(f"the activation function {network.activation!r} is not known")
     hidden = [f"hidden{i + 1}" for i in range(len(network.coefs_) - 1)]
     return ["input", *(name for name, _ in steps), *hidden, "logits"]
-
-
-def _bounds(
-    steps: Steps, network: Any, names: Sequence[str], first: int, dtype: np.dtype[Any]
-) -> tuple[dict[str, Bound], int]:
-    """The bounds of the named layers from the first wanted one on, which counts as the input.
-
-    With them, how many numbers the last layer has; 0 of the input.
-    """
-    nodes, value = [Node("the input", "input", noise=Noise())], np.zeros(0)
-    layers = {names[first]: nodes[0]}
-    for place, name in enumerate(names[first + 1 :], first):
-        what = f"layer {name!r}"
-        try:
-            if place < len(steps):
-                what = f"step {name!r} ({type(steps[place][1]).__name__})"
-                parts = _transform(steps[place][1], dtype)
-            else:
-                parts = _dense(network, place - len(steps))
-        except LayerError as error:
-            raise LayerError(f"{what} cannot be bounded: {error}") from error
-        for function, facts in parts:
-            value = function(value if value.size else np.zeros(len(facts["linear"])))
-            nodes.append(Node(repr(name), inputs=(nodes[-1],), center=_length(value), **facts))
-        layers[name] = nodes[-1]
-    found = propagate(nodes, lambda run: spectral_norm(reduce(np.matmul, run)))
-    return {name: found[node] for name, node in layers.items()}, value.size
 
 
 def _affine(matrix: Floats, offset: Floats, noise: float, fixed: float) -> Part:

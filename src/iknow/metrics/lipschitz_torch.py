@@ -17,8 +17,6 @@ over which `lipschitz` propagates. The graph speaks for every batch and every ca
 What a forward reads from elsewhere (globals, settings, the environment) counts as it is now. Code
 that runs only outside compilation (`torch.compiler.is_compiling()`) and computes otherwise without
 looking at a value is seen only where these inputs reach it.
-
-`lipschitz_constants` hold in real arithmetic; `sensitivities` also bound torch's rounding.
 """
 
 from __future__ import annotations
@@ -43,10 +41,10 @@ from torch.export import _trace
 from torch.nn.modules import module as torch_module
 
 from iknow.core.robustness import Sensitivity
-from iknow.errors import InputError, LayerError
+from iknow.errors import LayerError
 from iknow.locking import fork_waits_for
 from iknow.metrics import lipschitz_aten as aten
-from iknow.metrics.lipschitz import Node, Noise, propagate
+from iknow.metrics.lipschitz import Node, propagate
 from iknow.metrics.lipschitz_aten import Arithmetic, Call, Shape
 
 ROWS = 8
@@ -57,7 +55,7 @@ RUNNERS = ("OptimizedModule", "DataParallel", "DistributedDataParallel")
 SUMS = ("add.Tensor", "sub.Tensor")
 PLAIN = (bool, int, float, complex, str, bytes, set, frozenset, range)
 ENTRANCE = ".input"
-OWN_HOOKS = "iknow.models.torch.passes"  # they only read, perhaps in another thread
+OWN_HOOKS = "iknow.models.torch.layers"  # they only read, perhaps in another thread
 PLAIN_TENSORS = (Tensor, nn.Parameter, getattr(nn, "Buffer", nn.Parameter))
 _exporting = threading.RLock()  # filters of warnings and torch's tracer belong to the process
 fork_waits_for(_exporting)
@@ -74,42 +72,6 @@ mark.register_fake(lambda value, layer: None)
 torch.fx.node.has_side_effect(torch.ops.iknow.mark.default)
 
 
-def lipschitz_constants(
-    module: nn.Module,
-    input_shape: Sequence[int],
-    layers: Sequence[str] | None = None,
-    start: str | None = None,
-) -> dict[str, float]:
-    """Return the ℓ2 Lipschitz constants from the input to every layer, or to the named ones.
-
-    They hold in real arithmetic; `sensitivities` adds torch's rounding. Only operations that the
-    named layers depend on must be known. Pass the result to `propagate_radius`.
-
-    Args:
-        module: A trained module.
-        input_shape: Shape of one sample, without the batch.
-        layers: Layers as `TorchModel` names them: modules as in `named_modules()`, "input",
-            "output", and "name.input" for what enters a module.
-        start: The layer to measure from. Default: the input. The ratio of two constants from the
-            input is no bound.
-
-    Examples:
-        >>> list(lipschitz_constants(nn.Sequential(nn.Linear(2, 3), nn.ReLU()), (2,)))
-        ['input', '0', '1', 'output']
-    """
-    with torch.inference_mode(False), torch.no_grad():
-        graph = read_graph(module, tuple(input_shape), layers, start=start)
-        source = None if start is None else graph.layers[start]
-        found = propagate(graph.at_zero, aten.run_norm, source)
-        if layers is None:
-            nodes = graph.layers.items()
-            layers = [name for name, n in nodes if n in found and not name.endswith(ENTRANCE)]
-        for name in layers:
-            if graph.layers[name] not in found:
-                raise LayerError(f"layer {name!r} comes before {start!r}: distances go forward")
-        return {name: found[graph.layers[name]].constant for name in layers}
-
-
 def sensitivities(
     module: nn.Module,
     input_shape: Sequence[int],
@@ -117,43 +79,29 @@ def sensitivities(
     probe: Any = None,
     adapter: Callable[[nn.Module], Any] | None = None,
 ) -> dict[str, Sensitivity]:
-    """Bound how far the named layers, as `TorchModel` computes and iknow stores them, can move.
+    """How far the named layers, as `TorchModel` computes and iknow stores them, can move.
 
-    Rounding covers the cast of the input to the module's dtype, each operation in it, in any order
-    of summation, and the cast of the result to float32, for inputs of a length up to 1e15 and for
-    torch's current settings.
+    Only operations that these layers depend on must be known. Rounding covers the cast of the input
+    to the module's dtype, each operation in it, in any order of summation, and the cast of the
+    result to float32, for inputs of a length up to 1e15 and for torch's current settings.
 
-    Args:
-        module: A trained module.
-        input_shape: Shape of one sample, without the batch.
-        layers: Names of the layers; "input" is always known.
-        probe: Some real inputs of shape (n, *input_shape). The module's activations for them must
-            match the graph's, up to rounding.
-        adapter: What runs the module on the probe: `TorchModel`.
-
-    Raises:
-        LayerError: A layer cannot be bounded; ask for the others one by one.
-
-    Examples:
-        >>> sensitivities(nn.Linear(2, 2), (2,), ["input"])["input"].lipschitz
-        1.0
+    input_shape: of one sample. layers: as `TorchModel` names them; "input" is always known. probe:
+    some real inputs of shape (n, *input_shape), on which adapter, `TorchModel`, runs the module:
+    its activations must match the graph's, up to rounding.
     """
-    if probe is not None and adapter is None:
-        raise InputError("a probe needs something to run the module on it: pass adapter=TorchModel")
     with torch.inference_mode(False), torch.no_grad():
         if list(layers) == ["input"] and "input" not in dict(module.named_modules()):
             # Whatever the module is, `TorchModel` only casts the input to its dtype.
             arithmetic, shape = Arithmetic(aten.input_dtype(module)), tuple(input_shape)
             (bound,) = propagate([input_node(shape, arithmetic)], aten.run_norm).values()
             return {"input": bound.sensitivity(arithmetic.of_storing(math.prod(shape)))}
-        arithmetic = aten.arithmetic_of(module)
-        graph = read_graph(module, tuple(input_shape), layers, arithmetic)
+        graph = read_graph(module, tuple(input_shape), layers)
         found, bounds = propagate(graph.at_zero, aten.run_norm), {}
         for name in layers:
             node = graph.layers[name]
-            stored = arithmetic.of_storing(graph.at_zero[node].numel())
+            stored = graph.arithmetic.of_storing(graph.at_zero[node].numel())
             bounds[name] = found[node].sensitivity(stored)
-        if adapter is not None and probe is not None:
+        if adapter is not None:
             compare(adapter(copy.deepcopy(module)), graph, bounds, probe)
         return bounds
 
@@ -182,28 +130,22 @@ def compare(model: Any, graph: Graph, bounds: Mapping[str, Sensitivity], probe: 
                 )
 
 
-def read_graph(
-    module: nn.Module,
-    shape: Shape,
-    layers: Sequence[str] | None = None,
-    arithmetic: Arithmetic | None = None,
-    start: str | None = None,
-) -> Graph:
-    """The graph of the named layers of a module, by default of all, and of `start`."""
+def read_graph(module: nn.Module, shape: Shape, layers: Sequence[str]) -> Graph:
+    """The graph of the named layers of a module."""
     kind, names = type(module).__name__, {"input", "output", *dict(module.named_modules())} - {""}
-    wanted = {*(names if layers is None else layers), *([] if start is None else [start])}
-    for layer in sorted(wanted):
+    wanted = set(layers)
+    for layer in layers:
         if not {layer, layer.removesuffix(ENTRANCE)} & names:
             raise LayerError(f"{kind} has no layer {layer!r}")
     _check_parts(module)
+    arithmetic = aten.arithmetic_of(module)
     rows = torch.randn(5, *shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     rows *= torch.tensor([1, 30, 1e-3, 1e4, 1e-7]).reshape(5, *[1] * len(shape))
     batches = (rows, rows[:1], rows[1:2])
     exact = _marked(copy.deepcopy(module).cpu().double(), wanted)
     seen = _run(exact, batches)
     own = _marked(copy.deepcopy(module), wanted)
-    only = None if layers is None else wanted
-    graph, alone = (Graph(_export(own, shape, n), only, arithmetic) for n in (MANY, 1))
+    graph, alone = (Graph(_export(own, shape, n), layers, arithmetic) for n in (MANY, 1))
     if not _same(graph.calls, alone.calls):
         raise LayerError(f"the forward of {kind} depends on the number of samples in a batch")
     for batch, found in zip(batches, seen, strict=True):
@@ -353,15 +295,12 @@ def _quiet() -> Iterator[None]:
 class Graph:
     """An exported program as nodes to propagate over.
 
-    layers: by name, the nodes of the wanted layers; wanted: None for all that have one value.
-    arithmetic: that of the rounding, if it counts. at_zero: the value of every node at the input 0,
-    each after those it is made of. calls: what the nodes do, to compare.
+    layers: by name, the nodes of the wanted layers. at_zero: the value of every node at the input
+    0, each after those it is made of. calls: what the nodes do, to compare.
     """
 
-    def __init__(
-        self, program: Any, wanted: Set[str] | None, arithmetic: Arithmetic | None
-    ) -> None:
-        self._program, self._arithmetic = program, arithmetic
+    def __init__(self, program: Any, wanted: Sequence[str], arithmetic: Arithmetic) -> None:
+        self._program, self.arithmetic = program, arithmetic
         (name,) = program.graph_signature.user_inputs
         (self._start,) = (node for node in program.graph.nodes if node.name == name)
         self._moving = {self._start}
@@ -378,9 +317,7 @@ class Graph:
         for node in program.graph.nodes:
             if node.target is torch.ops.iknow.mark.default:
                 marks.setdefault(node.args[1], []).append(node.args[0])
-        single = [n for n, found in marks.items() if len(found) == 1 and found[0] in self._moving]
-        names = single if wanted is None else sorted(wanted)
-        self.layers = {name: self._read(name, marks.get(name, [])) for name in names}
+        self.layers = {name: self._read(name, marks.get(name, [])) for name in wanted}
 
     def _read(self, name: str, values: Sequence[Any]) -> Node:
         """The node of a layer, after those of all that it depends on."""
@@ -434,19 +371,18 @@ class Graph:
             return self._take(node, node.args[:1])[0]
         function: Callable[..., Tensor] = node.target
         facts: dict[str, Any]
-        given, arithmetic, arguments = _arguments(node), self._arithmetic, None
+        given, arguments = _arguments(node), None
         are_nodes = {key: value for key, value in given.items() if isinstance(value, torch.fx.Node)}
         moving = [key for key, value in are_nodes.items() if value in self._moving]
         if name == "cat.default" and self._moving.issuperset(given["tensors"]):
             values, axis = given["tensors"], given["dim"]
             function, arguments = lambda *ys: torch.cat(ys, axis), axis
-            facts = {"kind": "joined", "noise": None if arithmetic is None else Noise()}
+            facts = {"kind": "joined"}
         elif name in SUMS and len(moving) == 2 and given["alpha"] == 1:
             values = [given[key] for key in moving]
             if {*map(self._sample, values)} != {output}:
                 raise LayerError(f"{_what(node)} adds values of different shapes")
-            noise = None if arithmetic is None else arithmetic.of_adding(math.prod(output))
-            facts = {"kind": "sum", "noise": noise}
+            facts = {"kind": "sum", "noise": self.arithmetic.of_adding(math.prod(output))}
         elif name in aten.AFFINE.keys() | aten.FUNCTIONS.keys() and len(moving) == 1:
             values = [given.pop(moving[0])]
             arguments = {key: self._in_float64(other) for key, other in given.items()}
@@ -454,7 +390,7 @@ class Graph:
                 name, node.target, moving[0], arguments, self._sample(values[0]), output
             )
             try:
-                facts = aten.facts_of(function, arithmetic)
+                facts = aten.facts_of(function, self.arithmetic)
             except LayerError as error:
                 raise LayerError(f"{_what(node)}: {error}") from error
         else:
@@ -486,31 +422,20 @@ class Graph:
     def _find_constant(self, node: Any) -> Any:
         if node in self._moving:
             raise LayerError("it has an argument that depends on the number of samples")
-        program = self._program
-        if node.op == "placeholder":
-            specs = program.graph_signature.input_specs
-            (key,) = (spec.target for spec in specs if spec.arg.name == node.name)
-            found = program.state_dict.get(key, program.constants.get(key))
-            is_real = isinstance(found, Tensor) and found.is_floating_point()
-            return found.double() if is_real else found
-        random = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
-        if self._arithmetic is not None or random or "empty" in str(node.target):
+        if node.op != "placeholder":
             raise LayerError(
                 f"{_what(node)} computes a tensor of its own in each pass, with unknown rounding: "
                 "make it plain, as torch.nn.utils.parametrize.remove_parametrizations does"
             )
-        args, kwargs = torch.fx.node.map_arg((node.args, dict(node.kwargs)), self._constant)
-        if getattr(kwargs.get("dtype"), "is_floating_point", False):
-            kwargs = {**kwargs, "dtype": torch.float64}
-        try:
-            return node.target(*args, **kwargs)
-        except Exception as error:  # such as two dtypes
-            raise LayerError(f"{_what(node)} cannot be computed in float64") from error
+        specs = self._program.graph_signature.input_specs
+        (key,) = (spec.target for spec in specs if spec.arg.name == node.name)
+        found = self._program.state_dict.get(key, self._program.constants.get(key))
+        is_real = isinstance(found, Tensor) and found.is_floating_point()
+        return found.double() if is_real else found
 
 
-def input_node(shape: Shape, arithmetic: Arithmetic | None) -> Node:
-    noise = None if arithmetic is None else arithmetic.of_cast(math.prod(shape))
-    return Node("the input", "input", noise=noise)
+def input_node(shape: Shape, arithmetic: Arithmetic) -> Node:
+    return Node("the input", "input", noise=arithmetic.of_cast(math.prod(shape)))
 
 
 def _arguments(node: Any) -> dict[str, Any]:

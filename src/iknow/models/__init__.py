@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from iknow.models.adapt import as_model
 from iknow.models.function import FunctionModel, PrecomputedModel
-from iknow.models.inputs import Sizes
+from iknow.models.inputs import Sizes, measure
 from iknow.models.model import Column, Layer, Model, Observation, make_observation
 from iknow.models.probe import Probe
 
@@ -34,6 +34,7 @@ __all__ = [
     "TorchModel",
     "as_model",
     "make_observation",
+    "measure",
 ]
 
 

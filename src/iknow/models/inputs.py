@@ -142,6 +142,7 @@ def choose_rows(codes: Ints, most: int) -> Ints:
 
 
 def measure(inputs: Any) -> Sizes:
+    """The sizes of prepared inputs, such as an array, for `Model.sensitivity`."""
     shape, dtype, few, lengths = tuple(getattr(inputs, "shape", ())[1:]), None, None, None
     if hasattr(inputs, "detach"):
         few = inputs[:PROBES].detach().clone()

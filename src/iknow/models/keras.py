@@ -23,9 +23,8 @@ from iknow.core.arrays import Bools
 from iknow.errors import IknowError, InputError, LayerError, RefusedError
 from iknow.models.inputs import Fields, as_fields
 from iknow.models.model import Layer
-from iknow.models.network import ENTRANCE, INPUT, OUTPUT, Network, Pass, Read
+from iknow.models.network import ENTRANCE, INPUT, OUTPUT, Network, Pass, Read, find_output
 from iknow.models.numbers import as_numbers
-from iknow.models.scores import find_output
 
 
 class Reader:
@@ -120,8 +119,8 @@ class KerasModel(Network):
     Args:
         model: The model.
         pool: How to turn the activations of a layer into one vector per sample
-            (`iknow.models.pooling`).
-        scores: Where the scores are in what the model returns (`iknow.models.scores`).
+            (`iknow.models.network`).
+        scores: Where the scores are in what the model returns (likewise).
 
     Examples:
         >>> import keras

@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 from iknow.cards import SHADES
 from iknow.errors import InputError
 from iknow.report.album import Album, compress
-from iknow.report.words import describe_pictures, paragraphs
 
 STATIC = Path(__file__).parent / "static"
 
@@ -41,14 +40,11 @@ def assemble(
     album: Album,
 ) -> str:
     """The whole page. prose: markup by the name of its place in page.html."""
-    pictures = album.columns(facts["n"])
-    arrays, packed = pack_arrays({**columns, **pictures})
-    n_pictured = int((pictures["samplePictures"] >= 0).sum())
+    arrays, packed = pack_arrays(columns)
     style = read_style()
     script = bundle({path.name: path.read_text("utf-8") for path in STATIC.glob("*.js")}, "main.js")
     parts = {
         **prose,
-        "pictured": paragraphs(describe_pictures(n_pictured, facts["n"])),
         "style": style,
         "script": script,
         "policy": f"{style_policy(style)}; script-src {_fingerprint(script)}",

@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from iknow.core.arrays import Ints
+from iknow.cards import MEANINGS
+from iknow.core.arrays import Bools, Ints
 from iknow.core.assertion import Assertion
-from iknow.core.text import name, shown
+from iknow.core.text import name, percent, shown, visible
 from iknow.errors import InputError
 from iknow.evaluation.comparison import Comparison
-from iknow.evaluation.metrics import evaluate, read_truth
+from iknow.evaluation.metrics import Evaluation, evaluate, read_truth
 from iknow.explain.assessment import Assessment
 from iknow.explain.picture import Renderer
-from iknow.report import words
 from iknow.report.album import Album
 from iknow.report.assemble import assemble, fill_template, read_style, style_policy
 from iknow.report.columns import Columns, choose_samples, gather_columns, shown_rows
@@ -29,6 +29,8 @@ from iknow.selection import Selection
 from iknow.version import __version__
 
 ALL_NAMED = 1_000  # up to this many classes, all are named, whether they occur or not
+MOST_BOUNDS = 100  # classes whose certified bounds are listed; nobody reads more
+MOST_CHANGES = 5  # of the training set, likewise
 
 
 def name_classes(columns: Columns, n_classes: int) -> tuple[Ints, Columns]:
@@ -98,7 +100,7 @@ def make_report(
     truth = assessment.belief_codes if codes is None else codes
     wrong = assessment.answered & (assessment.belief_codes != truth)
     # All evidence is found here: that of a part would be found again.
-    certified = words.describe_certificate(assessment, report, selection)
+    certified = describe_certificate(assessment, report, selection)
     one = np.zeros(1, dtype=np.int64)
     _, found = gather_columns(assessment[one], one, one == 0, one)
     # As bytes are before compression and base64.
@@ -110,7 +112,7 @@ def make_report(
     # Those that a model can say come first.
     true_classes = assessment.classes if report is None else report.true_classes
     named, columns = name_classes(columns, len(true_classes))
-    chosen = selection if selection and words.is_about(selection, assessment) else None
+    chosen = selection if selection and is_about(selection, assessment) else None
     names = [name(label) for label in true_classes[named].tolist()]
     facts = {  # what the page's script has to know besides the columns
         "classes": names[: int((named < len(assessment.classes)).sum())],
@@ -125,13 +127,24 @@ def make_report(
     prose = {
         "title": html.escape(name(title or "What the classifier knows")),
         "version": html.escape(__version__),
-        "summary": words.paragraphs(words.summarise(assessment, report)),
-        "sampling": words.paragraphs(words.describe_sample(assessment, counted, report)),
-        "certified": words.paragraphs(certified),
-        "notes": words.paragraphs(notes),
+        "summary": paragraphs(summarise(assessment, report)),
+        "sampling": paragraphs(describe_sample(assessment, counted, report)),
+        "certified": paragraphs(certified),
+        "notes": paragraphs(notes),
         "comparison": comparison_section(comparison),
     }
-    bare = len(assemble(prose, facts, columns, Album(0)).encode())
+
+    def page_with(album: Album) -> str:
+        pictures = album.columns(len(rows))
+        n = int((pictures["samplePictures"] >= 0).sum())
+        said = (
+            f"{n:,} of {len(rows):,} samples have a picture, the wrong ones first; there was no "
+            "room for more."
+        )
+        pictured = paragraphs([] if n in (0, len(rows)) else [said])
+        return assemble({**prose, "pictured": pictured}, facts, {**columns, **pictures}, album)
+
+    bare = len(page_with(Album(0)).encode())
     if bare > max_bytes:
         raise InputError(
             f"max_bytes must leave room for the page and its evidence, {bare} bytes here; got "
@@ -146,10 +159,10 @@ def make_report(
         for row in exemplars[place].tolist():
             album.add(("training", row), training, row, renderer)
     album.close_part()
-    page = assemble(prose, facts, columns, album)
+    page = page_with(album)
     while len(page.encode()) > max_bytes and album.parts:
         album.drop_part()
-        page = assemble(prose, facts, columns, album)
+        page = page_with(album)
     return page
 
 
@@ -169,6 +182,134 @@ def _check(assessment: Any, samples: Any, max_samples: int) -> None:
         raise InputError(
             f"samples must be the {len(assessment)} inputs that were assessed; got {n_samples}"
         )
+
+
+def paragraphs(sentences: Sequence[str]) -> str:
+    """Sentences as markup, whatever is in them."""
+    return "\n".join(f"<p>{html.escape(visible(sentence))}</p>" for sentence in sentences)
+
+
+def summarise(assessment: Assessment, report: Evaluation | None) -> list[str]:
+    """How many samples are known, and how often that is right."""
+    n = len(assessment)
+    counts = assessment.counts
+    know, may_know, do_not_know = (
+        f"“{MEANINGS[a]}” for {count:,} ({percent(count / n)})" for a, count in counts.items()
+    )
+    said = f"{know}, {may_know} and {do_not_know}"
+    sentences = [f"Of {n:,} predictions, the classifier says {said}."]
+    if silent := int((~assessment.answered).sum()):
+        sentences.append(
+            f"The model gave no answer for {silent:,} of them; these are neither right nor wrong."
+        )
+    if report is None:
+        sentences.append("The true labels were not given, so nothing is said about accuracy.")
+    elif counts[Assertion.IK]:
+        sentences.append(
+            f"Where it knows, it is right in {percent(report.a_ik)} of cases "
+            f"({report.wrong(Assertion.IK):,} wrong); elsewhere in {percent(report.a_not_ik)}; "
+            f"overall in {percent(report.overall_accuracy)}."
+        )
+    else:
+        sentences.append(f"The model is right in {percent(report.overall_accuracy)} of cases.")
+    return sentences
+
+
+def describe_sample(assessment: Assessment, counted: Bools, report: Evaluation | None) -> list[str]:
+    """Says so if the page does not hold all samples. counted: as `choose_samples` returns it."""
+    n, n_counted = len(assessment), int(counted.sum())
+    if n_counted == n:
+        return []
+    said = (
+        f"This page holds {n_counted:,} of {n:,} samples, drawn at random: the sliders, figures, "
+        "plots and table cover these. The sentences above count all samples."
+    )
+    if report is not None and n_counted < len(counted):
+        said += (
+            f" Of the {report.wrong(Assertion.IK):,} wrong IKs, {len(counted) - n_counted:,} that "
+            "were not drawn are in the table as well; no figure counts them."
+        )
+    return [said]
+
+
+def describe_certificate(
+    assessment: Assessment, report: Evaluation | None, selection: Selection | None
+) -> list[str]:
+    """What was certified about accuracy and about changes of the input, and what was not."""
+    promises = _about_accuracy(assessment, report, selection)
+    return [*promises, _about_inputs(assessment), *_about_training(assessment)]
+
+
+def is_about(selection: Selection, assessment: Assessment) -> bool:
+    """Whether it chose the neighborhoods of this assessment, so that its promises hold for them."""
+    return dict(selection.neighborhoods) == dict(assessment.neighborhoods)
+
+
+def _about_accuracy(
+    assessment: Assessment, report: Evaluation | None, selection: Selection | None
+) -> list[str]:
+    if selection is None:
+        return [
+            "Whether an accuracy was certified is not known here: the report was made without the "
+            "classifier's selection."
+        ]
+    if not is_about(selection, assessment):
+        return [
+            "No accuracy is certified: the selection is about other neighborhoods than those of "
+            "this report."
+        ]
+    said = [f"{sentence}." for sentence in selection.sentences()]
+    certificate = selection.certificate
+    if certificate is None or selection.stale:
+        measured = "No accuracy is certified: coverage and accuracy are measurements, not promises."
+        return [measured, *said]
+    if certificate.by_class is not None:
+        by_class = list(certificate.by_class.items())
+        bounds = ", ".join(f"{name(label)} {percent(b)}" for label, b in by_class[:MOST_BOUNDS])
+        more = len(by_class) - MOST_BOUNDS
+        said.append(f"Lower bounds by class: {bounds}{f', and {more:,} more' if more > 0 else ''}.")
+    said.append(
+        f"The lower bound is {percent(certificate.bound)} ({certificate.procedure}). It holds for "
+        "samples drawn as those were, and for the given neighborhoods: not for others set with the "
+        "sliders."
+    )
+    if report is not None and not np.isnan(report.a_ik):
+        less = (
+            ", less than certified: these may not be samples like those it was certified on, or it "
+            "is chance"
+        )
+        here = f"On the samples of this report the accuracy on IK is {percent(report.a_ik)}"
+        said.append(f"{here}{less if report.a_ik < certificate.accuracy else ''}.")
+    return said
+
+
+def _about_inputs(assessment: Assessment) -> str:
+    known = assessment.assertion == Assertion.IK
+    radii = assessment.robust_radius[known]
+    certified = radii[radii > 0]
+    if not len(certified):
+        return "No robustness against changed inputs is certified."
+    return (
+        f"For {len(certified):,} of {int(known.sum()):,} IK predictions, no change of the input "
+        f"shorter (in ℓ2) than the robust radius in its row (median {np.median(certified):.3g}) "
+        "can make the classifier know another class."
+    )
+
+
+def _about_training(assessment: Assessment) -> list[str]:
+    """How many IK survive how many changes of the training set; nothing if none survives any."""
+    known = assessment.assertion == Assertion.IK
+    changes = assessment.stability.changes[known]
+    kept = [int((changes >= t).sum()) for t in range(1, int(changes.max(initial=0)) + 1)]
+    if not kept:
+        return []
+    further = "".join(
+        f", {n:,} if any {t} are" for t, n in enumerate(kept, 1) if 1 < t <= MOST_CHANGES
+    )
+    return [
+        f"With the model as it is, {kept[0]:,} of {len(changes):,} IK predictions stay IK if any "
+        f"one training sample is added, removed or relabeled{further}."
+    ]
 
 
 def make_comparison_page(comparison: Comparison, *, title: str | None = None) -> str:

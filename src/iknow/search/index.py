@@ -2,7 +2,7 @@
 
 Every index is a `RowIndex` with one way to search: from queries and a `Scope` to `Evidence`. What
 is gathered and what is decided follow from it. A user's own index needs `gather` alone (`Index`),
-and `CheckedIndex` makes a `RowIndex` of it. `iknow.testing.IndexContract` tests both.
+and `CheckedIndex` makes a `RowIndex` of it. `iknow.testing.IndexContract` tests what it gathers.
 """
 
 from __future__ import annotations

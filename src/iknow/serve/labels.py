@@ -18,10 +18,9 @@ import numpy as np
 
 from iknow.core.text import shown
 from iknow.errors import AuditError
-from iknow.serve.audit import Answer, Journal, Label, now
+from iknow.serve.audit import Answer, AuditWriter, Call, Journal, Label, now
 from iknow.serve.desks import Desks
 from iknow.serve.refusal import Refusal
-from iknow.serve.trail import Call, Trail
 
 KEYS = {"request", "row", "label"}
 
@@ -39,7 +38,7 @@ class Sorted:
 
 
 async def learn_labels(
-    trail: Trail, desks: Desks, call: Call, labels: Sequence[Mapping[str, Any]]
+    trail: AuditWriter, desks: Desks, call: Call, labels: Sequence[Mapping[str, Any]]
 ) -> dict[str, int]:
     """Record labels and let the monitors of their models learn from them.
 

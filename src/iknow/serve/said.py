@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -14,6 +15,7 @@ from iknow.core.assertion import Assertion, Reason
 from iknow.core.codes import NO_BELIEF, for_json
 from iknow.core.evidence import NO_EXEMPLAR, distances_for_and_against
 from iknow.explain.assessment import Assessment
+from iknow.serve.audit import Columns
 from iknow.serve.monitor.scores import watch_scores
 from iknow.serve.rows import Rows, as_inputs
 from iknow.serve.seen import Looker, Seen
@@ -63,6 +65,31 @@ class Said(Seen):
             if each.name not in ("exemplars", "unknown")
         }
         return replace(self, **columns, exemplars=exemplars, unknown=unknown)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Answers as the audit takes them. labels: the classes as JSON has them."""
+
+    said: Said
+    labels: list[Any]
+
+    @property
+    def exemplars(self) -> Mapping[str, Ints]:
+        return self.said.exemplars
+
+    def __len__(self) -> int:
+        return len(self.said)
+
+    def records(self) -> Columns:
+        """Beliefs as JSON, assertions, reasons and levels."""
+        said, labels = self.said, [*map(json.dumps, self.labels), "null"]
+        return (
+            [labels[code] for code in said.belief.tolist()],
+            [ASSERTIONS[code] for code in said.assertion.tolist()],
+            [REASONS[code] for code in said.reason.tolist()],
+            [None] * len(said) if said.level is None else said.level.tolist(),
+        )
 
 
 def say(classifier: EpistemicClassifier, looker: Looker, rows: Rows, wanted: Wanted) -> Said:

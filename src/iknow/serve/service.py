@@ -11,12 +11,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 from iknow.classifier.memory import follow
 from iknow.errors import AuditError, BundleError, IknowError
-from iknow.serve.audit import now
-from iknow.serve.changing import Asked, change_served, renew_served, state_on_disk
+from iknow.serve.audit import AuditWriter, Call, Retention, now, open_journal
+from iknow.serve.changing import Asked, change_served, renew_served, state_on_disk, sync_bundle
 from iknow.serve.computing import Computing, InProcesses, InThread
 from iknow.serve.desk import Desk, Moment
 from iknow.serve.desks import Desks, make_batcher, open_desk
@@ -24,10 +25,9 @@ from iknow.serve.labels import learn_labels
 from iknow.serve.refusal import Refusal
 from iknow.serve.room import Room
 from iknow.serve.rows import Rows, shape_rows
-from iknow.serve.said import Said, Wanted
+from iknow.serve.said import Recorded, Said, Wanted
 from iknow.serve.served import Served, Source, load_served
 from iknow.serve.settings import Settings
-from iknow.serve.trail import Call, Trail
 from iknow.storage.changes import Logged
 from iknow.storage.info import describe_bundle
 from iknow.version import __version__
@@ -57,7 +57,7 @@ class Service:
         self.started, self._clock = now(), time.monotonic()
         self._models = tuple(models)
         self._computing: Computing | None = None
-        self.trail: Trail | None = None
+        self.trail: AuditWriter | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._reloading, self._learning = asyncio.Lock(), asyncio.Lock()
         self.n_reloads = self.n_reload_failures = 0
@@ -66,14 +66,14 @@ class Service:
         """Open the audit, load and warm all models; it is ready afterwards."""
         settings = self.settings
         if settings.audit is not None:
-            self.trail = await asyncio.to_thread(Trail, settings)
+            self.trail = await asyncio.to_thread(_open_audit, settings)
         self._computing = InThread() if settings.workers == 1 else InProcesses(settings.workers)
         for model in self._models:
             self.desks.add(await self._open(model))
         for desk in self.desks:
             log.info("serving %s (%s)", desk.served.title, desk.served.sha256[:12])
             if self.trail is not None:
-                await self.trail.complete(desk.served)
+                await self._complete(self.trail, desk.served)
                 await self.trail.note("start", desk.served)
         self._keeping = asyncio.create_task(self._keep())
         self.ready = True
@@ -95,7 +95,7 @@ class Service:
             await asyncio.to_thread(desk.close)
             await asyncio.to_thread(desk.monitors.close)
         if self.trail is not None:
-            await asyncio.to_thread(self.trail.close)
+            await asyncio.to_thread(_close_audit, self.trail)
         if self._computing is not None:
             await asyncio.to_thread(self._computing.close)
 
@@ -114,7 +114,9 @@ class Service:
                 shaped = shape_rows(desk.served.classifier, rows)
                 said = await desk.batcher.submit(shaped, wanted)
                 if self.trail is not None:
-                    await self.trail.record(desk.served, call, shaped, said)
+                    await self.trail.record(
+                        desk.served, call, shaped.values, Recorded(said, desk.served.labels)
+                    )
         except TimeoutError as error:
             raise Refusal(
                 504, f"no answer within {self.settings.timeout:g} s: send fewer rows", 5
@@ -195,6 +197,11 @@ class Service:
                 await trail.tell_undone(before, announced)
             raise
 
+    async def _complete(self, trail: AuditWriter, served: Served) -> None:
+        """Compare the audit with the log of a bundle, as it is on disk."""
+        await asyncio.to_thread(sync_bundle, served)
+        await trail.complete(served, served.classifier.memory.log)
+
     def status(self) -> dict[str, Any]:
         """What the page shows."""
         waiting = sum(desk.batcher.waiting for desk in self.desks)
@@ -262,7 +269,7 @@ class Service:
         self.n_reloads += 1
         log.info("%s replaces %s", new.served.title, served.title)
         if self.trail is not None:
-            await self.trail.complete(new.served)
+            await self._complete(self.trail, new.served)
             await self.trail.note("reload", new.served, {"before": served.sha256})
         asyncio.get_running_loop().create_task(self._retire(desk))
         return {
@@ -292,3 +299,20 @@ class Service:
             await asyncio.sleep(KEEP_EVERY)
             for desk in self.desks:
                 await asyncio.to_thread(desk.monitors.keep)
+
+
+def _open_audit(settings: Settings) -> AuditWriter:
+    assert settings.audit is not None
+    days, size = settings.retain_days, settings.retain_bytes
+    retention = Retention(None if days is None else timedelta(days=days), size)
+    journal = open_journal(settings.audit, retention)
+    required, keep = settings.audit_required, settings.keep_inputs
+    trail = AuditWriter(journal, required=required, keep_inputs=keep)
+    trail.tell_head()
+    return trail
+
+
+def _close_audit(trail: AuditWriter) -> None:
+    trail.close()
+    trail.tell_head()
+    trail.journal.close()

@@ -19,7 +19,7 @@ from uvicorn import Config, Server
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from iknow.errors import IknowError, InputError
-from iknow.serve.client.connections import is_loopback
+from iknow.serve.client import is_loopback
 from iknow.serve.fastapi.app import create_app
 from iknow.serve.service import Service
 

@@ -5,7 +5,7 @@ import onnx
 import pytest
 
 from iknow.models import as_model
-from iknow.models.export.sklearn import to_onnx
+from iknow.models.export import find_exporter
 from iknow.models.onnx import OnnxModel
 from iknow.models.onnx.file import read_file
 from iknow.models.onnx.model import feed
@@ -16,6 +16,11 @@ def quick(names, first):
     """Parameters of a test: the first ones always run, the others with the slow tests."""
     others = [pytest.param(name, marks=pytest.mark.slow) for name in names if name not in first]
     return [*first, *others]
+
+
+def to_onnx(adapter, layers, inputs):
+    """The bytes of the exported graph, for prepared inputs."""
+    return find_exporter(adapter)(layers, inputs)[0]
 
 
 def export(model, inputs, layers):

@@ -7,10 +7,9 @@ from torch import nn
 
 from iknow.errors import ExportError, IknowError
 from iknow.models import FunctionModel, PrecomputedModel, TorchModel
-from iknow.models.export import to_onnx
+from iknow.models.network import Pooling, pool_places
 from iknow.models.onnx import PortableModel
-from iknow.models.pooling import Pooling, pool_places
-from tests.models.export.comparing import quick
+from tests.models.export.comparing import quick, to_onnx
 
 SIGNS = torch.tensor([-1.0, 0.5, 1.0])
 rng = np.random.default_rng(0)

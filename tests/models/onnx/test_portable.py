@@ -13,10 +13,11 @@ from torch import nn
 
 from iknow.errors import ExportError, InputError, LayerError
 from iknow.models import OnnxModel
-from iknow.models.export import as_portable, to_onnx
+from iknow.models.export import as_portable
 from iknow.models.inputs import Fields
 from iknow.models.onnx import PortableModel
 from iknow.testing import ModelContract
+from tests.models.export.comparing import to_onnx
 from tests.models.onnx.graphs import hidden_weights, mlp, of_torch, parsed
 
 X = np.random.default_rng(1).normal(size=(12, 4))

@@ -24,14 +24,15 @@ from iknow.search.kernels.torch import (
     measure,
     merge,
 )
-from iknow.testing import IndexContract, assert_same_evidence, brute_force
+from iknow.testing import assert_same_evidence, brute_force
 from iknow.testing.index import Problem
+from tests.search.contract import RowIndexContract
 
 CPU = torch.device("cpu")
 PRECISIONS = list(SMALLEST_FACTOR)
 
 
-class TestTorchIndex(IndexContract):
+class TestTorchIndex(RowIndexContract):
     seeds_per_kind = 5  # each problem takes torch many small operations
 
     def make_index(self, activations, labels, n_classes, rows=None):
@@ -39,7 +40,7 @@ class TestTorchIndex(IndexContract):
 
 
 @pytest.mark.slow
-class TestTorchIndexInParts(IndexContract):
+class TestTorchIndexInParts(RowIndexContract):
     """With memory for less than half of the rows at a time."""
 
     seeds_per_kind = 4

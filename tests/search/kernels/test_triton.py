@@ -9,7 +9,8 @@ import torch
 
 from iknow.search.engine import NO_ROW
 from iknow.search.kernels.torch import TorchBlocks, TorchIndex
-from iknow.testing import IndexContract, assert_same_evidence, brute_force
+from iknow.testing import assert_same_evidence, brute_force
+from tests.search.contract import RowIndexContract
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
@@ -49,7 +50,7 @@ def on_device(array):
     return torch.from_numpy(array).to(DEVICE)
 
 
-class TestFusedTorchIndex(IndexContract):
+class TestFusedTorchIndex(RowIndexContract):
     seeds_per_kind = 1
 
     def make_index(self, activations, labels, n_classes, rows=None):

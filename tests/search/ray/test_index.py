@@ -11,8 +11,8 @@ from iknow.errors import InputError
 from iknow.models import PrecomputedModel
 from iknow.search.cells import CpuIndex
 from iknow.search.ray import RayIndex, Shards
-from iknow.testing import IndexContract
 from iknow.testing.index import assert_same_decision
+from tests.search.contract import RowIndexContract
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def here(monkeypatch):
 
 
 @pytest.mark.slow
-class TestShardsInThisProcess(IndexContract):
+class TestShardsInThisProcess(RowIndexContract):
     seeds_per_kind = 2
 
     @pytest.fixture(autouse=True)
@@ -46,7 +46,7 @@ class TestShardsInThisProcess(IndexContract):
 
 
 @pytest.mark.slow
-class TestRayIndex(IndexContract):
+class TestRayIndex(RowIndexContract):
     seeds_per_kind = 1
 
     @pytest.fixture(autouse=True)

@@ -10,9 +10,18 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from iknow.errors import AuditError
-from iknow.serve.audit import Event, Label, Retention, now, open_journal, verify
-from iknow.serve.audit.record import as_time
-from iknow.serve.audit.verify import Anchor
+from iknow.serve.audit import (
+    Event,
+    Label,
+    NotedHead,
+    Retention,
+    as_time,
+    now,
+    open_journal,
+    verify,
+)
+from iknow.serve.audit.journal import COLUMNS
+from iknow.serve.audit.records import Chain, encode
 from tests.serve.audit.records import make_answer, make_records
 
 KEY = b"0123456789abcdef"
@@ -30,6 +39,10 @@ class JournalContract:
     def change(self, where, statement, *parameters):
         """Run SQL on what is stored, as an intruder would; parameters are marked by ?."""
         raise NotImplementedError
+
+    def insert(self, where, row):
+        marks = ", ".join("?" * len(row))
+        self.change(where, f"INSERT INTO iknow_audit_records ({COLUMNS}) VALUES ({marks})", *row)
 
     @pytest.fixture
     def journal(self, where):
@@ -91,7 +104,7 @@ class JournalContract:
         with open_journal(where) as journal:
             assert journal.head() == head
             journal.append(make_records(5, "later"))
-            found = verify(journal, heads=[Anchor.from_text(f"{head[0]}:{head[1]}")])
+            found = verify(journal, heads=[NotedHead.from_text(f"{head[0]}:{head[1]}")])
             assert (found.holds, found.n_records) == (True, 14)
             journal.close()
         with pytest.raises(AuditError, match="closed"):
@@ -187,6 +200,67 @@ class JournalContract:
         assert any("record 2: it" in problem for problem in problems)
         assert any("record 7: it" in problem for problem in problems)
 
+    @pytest.mark.parametrize("seq", [0, -1, -(2**63), 11, 2**63 - 1])
+    def test_a_row_beside_the_chain_is_seen_and_never_read(self, where, seq):
+        """Put in by somebody who lacks the key, as there is room before the chain and behind it."""
+        with open_journal(where, key=KEY) as journal:
+            journal.append(make_records(8))
+            row = journal.page().rows[0]
+        forged = encode(make_answer(0, "forged"))
+        self.insert(where, row._replace(seq=seq, request="forged", body=forged.body))
+        with open_journal(where, readonly=True) as journal:
+            assert [number for number, _ in journal.records()] == list(range(1, 11))
+            assert [number for number, _ in journal.records(after=-5)] == list(range(1, 11))
+            assert list(journal.events()) == [r for _, r in journal.records() if type(r) is Event]
+            assert journal.before("2000-01-01T00:00:00.000000Z") == 0
+            assert journal.find("forged", 0) is None
+            assert not journal.labelled("forged", 0)
+        with open_journal(where, key=KEY, readonly=True) as journal:
+            found = verify(journal)
+            told = f"record {seq}: it is no part of the chain, which goes from 1 to 10"
+            assert (found.problems, found.n_records) == ((told,), 10)
+            if seq <= 0:  # it is before what is checked, and counted all the same
+                start = NotedHead(5, next(r.hash for r in journal.page().rows if r.seq == 5))
+                (problem,) = verify(journal, start=start).problems
+                assert problem == "1 rows of its table are no part of the chain"
+
+    def test_a_row_that_was_replaced_before_what_is_checked_is_missed(self, where):
+        with open_journal(where, key=KEY) as journal:
+            journal.append(make_records(8))
+            rows = journal.page().rows
+        self.change(where, "UPDATE iknow_audit_records SET seq = -1 WHERE seq = 3")
+        with open_journal(where, key=KEY, readonly=True) as journal:
+            problems = verify(journal, start=NotedHead(5, rows[4].hash)).problems
+        assert "1 rows of its table are no part of the chain" in problems
+
+    def test_an_answer_that_was_changed_is_not_found(self, where):
+        with open_journal(where, key=KEY) as journal:
+            journal.append(make_records(8))
+        forged = encode(make_answer(2, belief="9")).body
+        self.change(where, "UPDATE iknow_audit_records SET body = ? WHERE seq = 3", forged)
+        with open_journal(where, key=KEY) as journal:
+            with pytest.raises(AuditError, match=r"record 3 of .* was changed"):
+                journal.find("r", 2)
+            assert journal.find("r", 1) == make_answer(1)
+
+    def test_a_record_that_is_not_written_as_records_are_is_seen(self, where):
+        """Two keys of one name, or another order: readers could disagree about what it says."""
+        with open_journal(where) as journal:
+            journal.append([make_answer(), make_answer(1)])
+            state, (row, _) = journal.page()
+            body = row.body.replace(b'"reason"', b'"reason":"X","reason"')
+            last = journal.chain.next(state.genesis, body, None)
+        self.change(where, "DELETE FROM iknow_audit_records WHERE seq > 1")
+        self.change(
+            where, "UPDATE iknow_audit_records SET body = ?, hash = ? WHERE seq = 1", body, last
+        )
+        seal = Chain().seal(1, last)
+        self.change(
+            where, "UPDATE iknow_audit_state SET head_seq = 1, head_hash = ?, seal = ?", last, seal
+        )
+        with open_journal(where, readonly=True) as journal:
+            assert verify(journal).problems == ("record 1: it is not written as a record is",)
+
     def test_exchanged_contents_are_told_from_changed_ones(self, where):
         with open_journal(where) as journal:
             journal.append(make_records(8))
@@ -214,7 +288,7 @@ class JournalContract:
         )  # fmt: skip
         with open_journal(where) as journal:
             assert verify(journal).holds
-            noted = Anchor(head[0], bytes.fromhex(head[1]))
+            noted = NotedHead(head[0], bytes.fromhex(head[1]))
             assert verify(journal, heads=[noted]).problems == (
                 "record 10, a head that was noted, is missing",
             )
@@ -226,8 +300,6 @@ class JournalContract:
         with open_journal(where, key=KEY) as journal:
             journal.append(make_records(8))
             rows = journal.page().rows
-        from iknow.serve.audit.chain import Chain
-
         self.change(where, "DELETE FROM iknow_audit_records WHERE seq > 6")
         self.change(
             where, "UPDATE iknow_audit_state SET head_seq = 6, head_hash = ?, seal = ?",
@@ -300,7 +372,7 @@ class JournalContract:
             assert list(records) == list(range(2501, 2514))
             assert {r.what for r in records.values() if isinstance(r, Event)} == {"pruned"}
             assert journal.find("old", 2499) is None
-            assert verify(journal, heads=[Anchor(head[0], bytes.fromhex(head[1]))]).holds
+            assert verify(journal, heads=[NotedHead(head[0], bytes.fromhex(head[1]))]).holds
             journal.append([make_answer(1, "new")])
             assert verify(journal).first == 2501
 

@@ -4,8 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from iknow.serve.audit import Answer, Event, Label, encode_inputs, hash_encoded
-from iknow.serve.audit.record import as_time
+from iknow.serve.audit import Answer, Event, Label, as_time, encode_inputs, hash_encoded
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 ROWS = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)

@@ -7,8 +7,7 @@ from collections import Counter
 
 import pytest
 
-from iknow.serve.audit import Answer, open_journal, verify
-from iknow.serve.audit.verify import Anchor
+from iknow.serve.audit import Answer, NotedHead, open_journal, verify
 from tests.serve.audit.crashing import Nursery
 
 KILLS = 210
@@ -29,7 +28,7 @@ def check_new_records(where, start):
     with open_journal(where, readonly=True) as journal:  # the next child finds it as it was left
         found = verify(journal, start=start)
     assert found.problems == ()
-    return Anchor(found.last, bytes.fromhex(found.head))
+    return NotedHead(found.last, bytes.fromhex(found.head))
 
 
 def check_all(where, said):

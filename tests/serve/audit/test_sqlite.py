@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from iknow.errors import AuditError
-from iknow.serve.audit import open_journal, sqlite, verify
+from iknow.serve.audit import databases, open_journal, verify
 from tests.serve.audit.contract import JournalContract
 from tests.serve.audit.records import make_answer, make_records
 
@@ -108,7 +108,7 @@ def test_a_journal_that_is_removed_while_it_is_open_acknowledges_nothing(where, 
 
 def test_what_fails_after_a_commit_is_acknowledged_and_not_doubled(where, monkeypatch):
     """SQLite reports a failed checkpoint as an error of the commit that it follows."""
-    inner = sqlite.transaction
+    inner = databases.transaction
 
     @contextmanager
     def failing(connection, kind):
@@ -120,7 +120,7 @@ def test_what_fails_after_a_commit_is_acknowledged_and_not_doubled(where, monkey
 
     failed = []
     with open_journal(where) as journal:
-        monkeypatch.setattr(sqlite, "transaction", failing)
+        monkeypatch.setattr(databases, "transaction", failing)
         journal.append(make_records(2))
         assert (journal.head()[0], failed) == (4, [True])
         assert verify(journal).holds
@@ -234,7 +234,7 @@ def test_a_folder_that_cannot_be_written(tmp_path):
 
 AS_NOBODY = """
 import os, sys
-from iknow.serve.audit import open_journal, sqlite, verify
+from iknow.serve.audit import databases, open_journal, verify
 from iknow.errors import AuditError
 os.setgid(65534)
 os.setuid(65534)
@@ -267,6 +267,137 @@ def test_a_journal_in_a_folder_that_cannot_be_written_can_be_read(where):
     assert count == "5"
 
 
+@pytest.mark.parametrize(
+    ("statement", "what"),
+    [
+        ("CREATE TABLE notes (x)", "table 'notes'"),
+        ("CREATE VIEW notes AS SELECT 1", "view 'notes'"),
+        ("ALTER TABLE iknow_audit_records ADD COLUMN note TEXT", "table 'iknow_audit_records'"),
+        ("CREATE TRIGGER t AFTER INSERT ON iknow_audit_records BEGIN SELECT 1; END", "trigger 't'"),
+        ("DROP INDEX iknow_audit_by_time", "index 'iknow_audit_by_time'"),
+        (
+            "ALTER TABLE iknow_audit_records RENAME TO hidden; "
+            "CREATE VIEW iknow_audit_records AS SELECT * FROM hidden WHERE seq > 0",
+            "view 'iknow_audit_records'",
+        ),
+    ],
+)
+def test_anything_else_in_the_file_is_told_and_takes_nothing_more(where, statement, what):
+    with open_journal(where) as journal:
+        journal.append(make_records(4))
+    with sqlite3.connect(where) as connection:
+        connection.executescript(statement)
+    connection.close()
+    with open_journal(where, readonly=True) as journal:
+        problems = verify(journal).problems
+    assert f"its {what} is not one that a journal has, is missing or was changed" in problems
+    with pytest.raises(AuditError, match="is damaged: its"):
+        open_journal(where)
+
+
+def test_an_index_that_hides_rows_is_told(where):
+    """It says something else than its table, so what is looked up may differ from what is there."""
+    with open_journal(where) as journal:
+        journal.append(make_records(4))
+    with sqlite3.connect(where) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        found = "FROM sqlite_master WHERE name = 'iknow_audit_by_request'"
+        (kept,) = connection.execute(f"SELECT * {found}").fetchall()
+        connection.execute(f"DELETE {found}")
+    connection.close()
+    with sqlite3.connect(where) as connection:  # it does not know the index
+        connection.execute("UPDATE iknow_audit_records SET request = 'hidden' WHERE seq = 1")
+        connection.execute("UPDATE iknow_audit_records SET request = 'r' WHERE seq = 2")
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("INSERT INTO sqlite_master VALUES (?, ?, ?, ?, ?)", kept)
+    connection.close()
+    with open_journal(where, readonly=True) as journal:
+        assert any("its file is damaged" in problem for problem in verify(journal).problems)
+
+
+OPEN = """
+import sys
+from iknow.errors import AuditError
+from iknow.serve.audit import open_journal
+try:
+    open_journal(sys.argv[1]).close()
+    print("opened")
+except AuditError as error:
+    print(error)
+"""
+
+
+def open_elsewhere(path):
+    """Open a journal in another process; what it says."""
+    command = [sys.executable, "-c", OPEN, str(path)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_a_second_name_is_the_same_journal(where, tmp_path):
+    with open_journal(where) as journal:
+        journal.append(make_records(1))
+        os.link(where, tmp_path / "second.db")
+        with pytest.raises(AuditError, match="elsewhere"):
+            open_journal(str(tmp_path / "second.db"))
+        assert "elsewhere" in open_elsewhere(tmp_path / "second.db")
+        assert not (tmp_path / "second.db-wal").exists()
+        journal.append(make_records(1))
+    for name in (where, str(tmp_path / "second.db")):
+        with pytest.raises(AuditError, match=r"2 names \(hard links\)"):
+            open_journal(name)
+    os.unlink(tmp_path / "second.db")
+    assert open_elsewhere(where) == "opened\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root mounts")
+def test_a_mounted_file_is_the_same_journal(where, tmp_path):
+    with open_journal(where) as journal:
+        journal.append(make_records(1))
+        other = tmp_path / "mounted.db"
+        other.touch()
+        if subprocess.run(["mount", "--bind", where, other], capture_output=True).returncode:
+            pytest.skip("no file can be mounted here")
+        try:
+            assert "elsewhere" in open_elsewhere(other)
+        finally:
+            subprocess.run(["umount", "-l", other], check=True)
+
+
+def test_a_refused_writer_leaves_the_locks_of_the_first(where):
+    """Closing any descriptor of a file drops what SQLite has locked; others would remove its log.
+
+    The last connection that closes a file removes its log, unless others hold a lock.
+    """
+    with open_journal(where) as journal:
+        journal.append(make_records(1))
+        with pytest.raises(AuditError, match="elsewhere"):
+            open_journal(where)
+        read = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('SELECT 1 FROM {}')"
+        script = read.format("iknow_audit_state") + ".connection.close()"
+        subprocess.run([sys.executable, "-c", script, where], check=True)
+        assert os.path.exists(f"{where}-wal")
+        journal.append(make_records(1))
+        assert verify(journal).holds
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_child_does_not_keep_the_lock(where):
+    with open_journal(where) as journal:
+        journal.append(make_records(1))
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(write)
+            os.read(read, 1)  # until its parent has closed the pipe
+            os._exit(0)
+        os.close(read)
+    try:
+        assert open_elsewhere(where) == "opened\n"
+    finally:
+        os.close(write)
+        os.waitpid(child, 0)
+
+
 def test_a_link_is_the_same_journal(where, tmp_path):
     with open_journal(where) as journal:
         journal.append(make_records(1))
@@ -276,7 +407,7 @@ def test_a_link_is_the_same_journal(where, tmp_path):
 
 
 def test_a_database_that_is_held_is_told(where, monkeypatch):
-    monkeypatch.setattr("iknow.serve.audit.sqlite.PATIENCE", 0.01)
+    monkeypatch.setattr("iknow.serve.audit.databases.PATIENCE", 0.01)
     with open_journal(where) as journal:
         other = sqlite3.connect(where, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")

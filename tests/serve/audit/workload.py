@@ -7,7 +7,7 @@ import threading
 from datetime import timedelta
 
 from iknow.errors import AuditError
-from iknow.serve.audit import Recorder, Retention, now, open_journal
+from iknow.serve.audit import AuditWriter, Retention, now, open_journal
 from tests.serve.audit.crashing import FAILURE
 from tests.serve.audit.records import make_answer
 
@@ -17,7 +17,7 @@ THREADS = 4
 def record_forever(say, where, name, retention=""):
     """Record requests of one to five rows; say `REQUEST ROWS` for each that is acknowledged."""
     kept = Retention(max_age=timedelta(seconds=float(retention))) if retention else None
-    with open_journal(where, kept) as journal, Recorder(journal) as recorder:
+    with open_journal(where, kept) as journal, AuditWriter(journal) as writer:
 
         def work(thread):
             for i in range(1_000_000):
@@ -25,7 +25,7 @@ def record_forever(say, where, name, retention=""):
                 time = now()
                 rows = [make_answer(j, request, time=time, keep=j == 0) for j in range(n_rows)]
                 try:
-                    recorder.record(rows).result()
+                    writer.submit(rows).result()
                     say(f"{request} {n_rows}")
                 except AuditError as error:
                     say(f"{FAILURE}{error}")

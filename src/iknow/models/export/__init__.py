@@ -47,18 +47,6 @@ WHY_NOT = {
 }
 
 
-def to_onnx(model: Model, layers: Sequence[str], inputs: Any) -> bytes:
-    """The ONNX file of a model, whose outputs are the scores and some layers.
-
-    inputs: some samples, as the model's `prepare` gives them.
-
-    Raises:
-        ExportError: The model, or one of the layers, cannot become ONNX.
-        MissingExtraError: A package that converts it is not installed.
-    """
-    return find_exporter(model)(tuple(layers), inputs)[0]
-
-
 def as_portable(model: Model, layers: Sequence[str], inputs: Any) -> Model:
     """The exported model, to fit a classifier around it: then nothing is computed in another way.
 
@@ -73,8 +61,12 @@ def as_portable(model: Model, layers: Sequence[str], inputs: Any) -> Model:
 
 
 def find_exporter(model: Model) -> Callable[[Sequence[str], Any], tuple[bytes, Any]]:
-    """What exports a model, for layers and some prepared inputs; the errors of `to_onnx` if nothing
-    does. Beside the file it gives how one that was ONNX already is read; None for our own graphs.
+    """What makes of layers, and of some inputs as the model's `prepare` gives them, the ONNX file
+    with the scores and these layers, and how one that was ONNX already is read, else None.
+
+    Raises:
+        ExportError: The model, or, when it is called, one of the layers, cannot become ONNX.
+        MissingExtraError: A package that converts it is not installed.
     """
     kind = type(model).__name__
     if kind not in EXPORTERS:

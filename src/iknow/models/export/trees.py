@@ -43,7 +43,7 @@ from iknow.metrics.metric import LEAVES
 from iknow.models.export.graph import TEXT, TREES, Builder, Tensor
 from iknow.models.export.sklearn import Answer, Part, transform
 from iknow.models.numbers import is_sparse
-from iknow.models.trees import MOST_LEAVES, OBJECTIVES, Booster
+from iknow.models.sklearn import MOST_LEAVES, OBJECTIVES, Booster
 
 NO_CHILD = -1
 COMPARE, IN = {"<=": 0, "<": 1}, 6  # ONNX's numbers for what a node asks

@@ -40,7 +40,7 @@ from iknow.core.text import name as shown_name
 from iknow.core.text import shown
 from iknow.errors import ExportError, IknowError, InputError
 from iknow.locking import cached_property
-from iknow.models.scores import SINGLE, USUAL_NAME
+from iknow.models.network import SINGLE, USUAL_NAME
 
 # Compiled contexts of accelerators are files; the others run what they name, in some builds.
 UNSAFE = {"EPContext", "Snpe", "PyOp", "PythonOp", "PythonOpGrad", "ATen", "TritonOp"}

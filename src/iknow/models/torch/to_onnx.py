@@ -24,13 +24,10 @@ from iknow.core.text import name as shown_name
 from iknow.errors import ExportError, IknowError
 from iknow.models.export import BELIEF, LAYER, SCORES
 from iknow.models.inputs import Fields
-from iknow.models.network import MASK, find_mask
+from iknow.models.network import MASK, find_mask, find_output, pool_places, split
 from iknow.models.onnx.file import serialize
-from iknow.models.pooling import pool_places
-from iknow.models.scores import find_output, split
-from iknow.models.torch.layers import Watch
+from iknow.models.torch.layers import Watch, copy_at_rest, forward_pass
 from iknow.models.torch.model import TorchModel, arguments, raw_input
-from iknow.models.torch.passes import copy_at_rest, forward_pass
 
 SINGLE = "X"
 LOGS = ("torch", "torch.onnx", "torch.export", "torch._export", "torch.fx", "onnxscript")
@@ -115,7 +112,8 @@ def _find_axes(model: TorchModel, layers: Sequence[str], tensors: Fields) -> dic
     """For each layer, whether its last axis holds the features, seen in an ordinary pass."""
     model._ask(tensors.copy(), layers)  # it raises what is wrong with a layer
     found = model._run(tensors.copy(), layers, model._locate(layers))
-    mask, last = find_mask(tensors.arrays), dict.fromkeys(layers, True)
+    arrays, last = tensors.arrays, dict.fromkeys(layers, True)
+    mask = find_mask(arrays[MASK]) if MASK in arrays else None
     for layer, read in found.layers.items():
         shape, way = read.values.shape, model.pooling.of(layer)
         last[layer] = read.features_last

@@ -7,14 +7,13 @@ from iknow.serve.audit.inputs import (
     hash_encoded,
     hash_input,
 )
-from iknow.serve.audit.journal import Journal, open_journal
-from iknow.serve.audit.record import Answer, Event, Label, Record, now
-from iknow.serve.audit.recorder import Recorder
-from iknow.serve.audit.retention import Retention
-from iknow.serve.audit.verify import Verification, verify
+from iknow.serve.audit.journal import Journal, Retention, open_journal
+from iknow.serve.audit.records import Answer, Columns, Event, Label, Record, as_time, now
+from iknow.serve.audit.verify import NotedHead, Verification, verify
+from iknow.serve.audit.writer import AuditWriter, Call
 
 __all__ = [
-    "Answer", "Event", "Journal", "Label", "Record", "Recorder", "Retention", "Verification",
-    "decode_input", "encode_input", "encode_inputs", "hash_encoded", "hash_input", "now",
-    "open_journal", "verify",
+    "Answer", "AuditWriter", "Call", "Columns", "Event", "Journal", "Label", "NotedHead", "Record",
+    "Retention", "Verification", "as_time", "decode_input", "encode_input", "encode_inputs",
+    "hash_encoded", "hash_input", "now", "open_journal", "verify",
 ]  # fmt: skip

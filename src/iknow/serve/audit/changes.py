@@ -24,70 +24,56 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
-from iknow.serve.audit.record import Event, as_time, now
+from iknow.serve.audit.journal import Retention
+from iknow.serve.audit.records import Event, Subject, make_event
+from iknow.storage.changes import Logged
 
 ANNOUNCED, MADE, UNDONE, FOUND = "change announced", "change", "change undone", "change found"
-FEW_IDS = 1_000
-"""Samples of a change that the audit names; its bundle names all."""
-FEW_ENTRIES = 100
-"""Changes in one event."""
+FEW_IDS = 1_000  # samples of a change that the audit names; its bundle names all
+FEW_ENTRIES = 100  # changes in one event
 
 Entry = Mapping[str, Any]
 
 
-class About(NamedTuple):
-    """Whose evidence changes: a model by its name and version."""
-
-    model: str
-    version: str
-
-    def event(self, what: str, bundle: str, **details: Any) -> Event:
-        """An event about it. bundle: the sha256 after the change; where one was found, now."""
-        told = {"version": self.version, "bundle": bundle, **details}
-        return Event(now(), what, self.model, told)
-
-
-def shorten(entries: Iterable[Entry]) -> list[Entry]:
-    """Entries of a bundle's log as the audit holds them: with a few of their samples."""
+def shorten(log: Iterable[Logged]) -> list[Entry]:
+    """Changes as the audit holds them: with a few of their samples."""
+    entries = [each.to_dict() for each in log]
     return [{**each, "ids": each["ids"][:FEW_IDS], "n": len(each["ids"])} for each in entries]
 
 
 def complete(
     events: Iterable[Event],
-    about: About,
-    bundle: str,
+    subject: Subject,
     log: Sequence[Entry],
-    max_age: timedelta | None = None,
+    retention: Retention,
 ) -> list[Event]:
     """What the audit has to add, so that it says about a model what its bundle's log says.
 
     Args:
         events: Those of the journal, in order.
-        about: The model.
-        bundle: The sha256 of its bundle.
+        subject: The model, with the sha256 of its bundle now.
         log: All changes in the bundle, in order, by `shorten`.
-        max_age: Changes that are older need not be in the audit.
+        retention: Changes that are older than it says need not be in the journal.
     """
-    announced, made, found = _read(events, about)
+    announced, made, found = _read(events, subject)
     known, unknown = made + found, []
     for entry in log:
         if known[_key(entry)] > 0:
             known[_key(entry)] -= 1
         else:
             unknown.append(entry)
-    oldest = "" if max_age is None else as_time(datetime.now(UTC) - max_age)[:19]
+    oldest = retention.oldest_time()[:19]
     missing = [entry for entry in unknown if entry["when"] >= oldest]
     came = found + Counter(map(_key, unknown))
     return [
         *(
-            about.event(FOUND, bundle, changes=missing[start : start + FEW_ENTRIES])
+            make_event(FOUND, subject, changes=missing[start : start + FEW_ENTRIES])
             for start in range(0, len(missing), FEW_ENTRIES)
         ),
         *(
-            about.event(UNDONE, sha256, before=details["before"])
+            make_event(UNDONE, subject, bundle=sha256, before=details["before"])
             for sha256, details in announced.items()
             if not Counter(map(_key, details["changes"])) <= came
         ),
@@ -95,7 +81,7 @@ def complete(
 
 
 def _read(
-    events: Iterable[Event], about: About
+    events: Iterable[Event], subject: Subject
 ) -> tuple[dict[str, Any], Counter[str], Counter[str]]:
     """Announcements that nothing followed, by sha256; and the changes made, and those found."""
     announced: dict[str, Any] = {}
@@ -103,7 +89,7 @@ def _read(
     found: Counter[str] = Counter()
     for event in events:
         details = event.details
-        if event.model != about.model or details.get("version") != about.version:
+        if (event.model, details.get("version")) != (subject.name, subject.version):
             continue
         if event.what == ANNOUNCED:
             announced[details["bundle"]] = details

@@ -48,9 +48,14 @@ def encode_input(row: Any) -> bytes:
 
 
 def encode_inputs(rows: Any) -> list[bytes]:
-    """Each row as `encode_input` has it. rows: of shape (n, ...), or a sequence of rows."""
+    """Each row as `encode_input` has it.
+
+    rows: an array of shape (n, ...), a sequence of rows, or columns of length n by their names.
+    """
     if isinstance(rows, np.ndarray) and rows.dtype.kind in NUMBERS:
         return list(_encode_rows(rows))
+    if isinstance(rows, Mapping):
+        rows = [dict(zip(rows, row, strict=True)) for row in zip(*rows.values(), strict=True)]
     return [encode_input(row) for row in rows]
 
 

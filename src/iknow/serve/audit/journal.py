@@ -1,7 +1,25 @@
 """Journals: where records go, and how they come back.
 
-A journal is a path, for SQLite, or a URL, for PostgreSQL. Both keep the contract of `Journal`,
-which `tests/serve/audit/contract.py` tests.
+A journal is two tables in a database. `iknow_audit_state` has one row: the genesis, where the chain
+begins (the cut: the last record that was removed), where it ends (the head), and the seal of the
+head. `iknow_audit_records` has a row for each record. Both change together, in one transaction. A
+backend (`iknow.serve.audit.databases`) says how transactions run; the SQL is here.
+
+A transaction reads the state, extends the chain from the head that it finds there, and stores rows
+and state together. So no head is kept in memory, where it could be wrong after a failure, and even
+two writers could not fork the chain.
+
+A commit whose acknowledgement is lost may have happened or not. A backend then runs the same work
+again in a new transaction; the work looks for its own last hash, which no other records have, and
+is done if it finds it. So records are neither lost nor doubled.
+
+What is read is read from the chain: between the cut and the head. Whatever else somebody put into
+the tables, or beside them, is seen by `iknow.serve.audit.verify` alone, which says so.
+
+**Retention**: the oldest records go first, a bounded number at a time, in one transaction with an
+event "pruned" that states the last of them and its hash. The chain goes on from that hash, so what
+is left can still be verified, and records that disappear without such an event are missed. A
+journal of nothing but such events is left alone: else each would be replaced by the next.
 
 The key of the chain is a secret that is kept apart from the journal. It comes from the environment:
 IKNOW_AUDIT_KEY holds it, or IKNOW_AUDIT_KEY_FILE names the file that does. Without a key anybody
@@ -11,31 +29,299 @@ who can write to the journal can compute its hashes anew.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import secrets
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Protocol, Self
+from types import NoneType
+from typing import Any, NamedTuple, Self, TypeVar
 
 from iknow.core.text import shown
-from iknow.errors import AuditError, MissingExtraError
-from iknow.serve.audit.chain import Chain, Entry
-from iknow.serve.audit.ledger import Page
-from iknow.serve.audit.record import Answer, Event, Record
-from iknow.serve.audit.retention import Retention
+from iknow.errors import AuditError, InputError
+from iknow.serve.audit.records import (
+    HASH_SIZE,
+    LARGEST,
+    Answer,
+    Chain,
+    Entry,
+    Event,
+    Record,
+    as_time,
+    decode,
+    encode,
+    now,
+    to_key,
+)
 
 SCHEMES = ("postgresql://", "postgres://")
+VERSION = 1
+OVERHEAD = 200  # bytes of a row beyond its record: its hash, its numbers, its places in the indexes
+PAGE_BYTES, PAGE_ROWS = 1 << 24, 1000
+PRUNED = "pruned"
+PRUNE_STEP = 1000  # records to remove in one transaction, at most
+PRUNE_SHARE = 0.05  # of the largest size: what is freed at a time
+SMALLEST = 1 << 20  # bytes: the least size to ask for
+KEY, KEY_FILE = "IKNOW_AUDIT_KEY", "IKNOW_AUDIT_KEY_FILE"
+SHORTEST_KEY, LONGEST_KEY = 16, 1 << 16
+
+STATE, RECORDS = "iknow_audit_state", "iknow_audit_records"
+TABLES = {
+    STATE: "version int!, genesis bytes!, key_check bytes!, cut_seq int!, cut_hash bytes!, "
+    "head_seq int!, head_hash bytes!, seal bytes!, size int!",
+    RECORDS: "seq int!, hash bytes!, kind text!, time text!, request text, place int, body bytes!, "
+    "input bytes",
+}
+"""The columns of each table and their types; ! marks those that are never NULL."""
+INDEXES = (
+    f"CREATE INDEX iknow_audit_by_request ON {RECORDS} (request, place) WHERE request IS NOT NULL",
+    f"CREATE INDEX iknow_audit_by_time ON {RECORDS} (time)",
+    f"CREATE INDEX iknow_audit_events ON {RECORDS} (kind, seq) WHERE kind = 'event'",
+)
+COLUMNS = "seq, hash, kind, time, request, place, body, input"
+
+Result = TypeVar("Result")
 
 
-class Journal(Protocol):
-    """Records in a chain. Threads may share one; among processes, one writes and others read."""
+class State(NamedTuple):
+    """The row of the first table. size: bytes of all records."""
 
-    name: str
-    """The file or the database, without its password."""
-    chain: Chain
-    retention: Retention | None
+    version: int
+    genesis: bytes
+    key_check: bytes
+    cut_seq: int
+    cut_hash: bytes
+    head_seq: int
+    head_hash: bytes
+    seal: bytes
+    size: int
 
-    def __enter__(self) -> Self: ...
 
-    def __exit__(self, *_: object) -> None: ...
+class Row(NamedTuple):
+    """A row of the second table. place: the row of the request."""
+
+    seq: int
+    hash: bytes
+    kind: str
+    time: str
+    request: str | None
+    place: int | None
+    body: bytes
+    input: bytes | None
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the types are right: SQLite holds what it is given."""
+        texts, numbers = (str, NoneType), (int, NoneType)
+        types: tuple[Any, ...] = int, bytes, str, str, texts, numbers, bytes, (bytes, NoneType)
+        return all(isinstance(value, kind) for value, kind in zip(self, types, strict=True))
+
+
+class Page(NamedTuple):
+    """Some rows in their order, and the state of the journal at the moment they were read."""
+
+    state: State
+    rows: list[Row]
+
+
+class Survey(NamedTuple):
+    """What a journal holds besides its chain.
+
+    Attributes:
+        state: Of the journal.
+        n_rows: How many rows there are.
+        n_chained: How many of them lie between the cut and the head.
+        foreign: What the database has that a journal has not, in words.
+    """
+
+    state: State
+    n_rows: int
+    n_chained: int
+    foreign: list[str]
+
+
+@dataclass(frozen=True)
+class Retention:
+    """What to keep. Without either, everything.
+
+    Attributes:
+        max_age: Records older than this are removed.
+        max_bytes: Above this size the oldest records are removed, 1 MiB at least.
+
+    Examples:
+        >>> Retention(max_age=timedelta(days=90), max_bytes=10**9).max_age.days
+        90
+    """
+
+    max_age: timedelta | None = None
+    max_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        age, size = self.max_age, self.max_bytes
+        if age is not None and not (isinstance(age, timedelta) and age > timedelta(0)):
+            raise InputError(f"max_age must be a positive timedelta; got {shown(age)}")
+        if size is not None and not (type(size) is int and size >= SMALLEST):
+            raise InputError(
+                f"max_bytes must be an int of at least {SMALLEST:,}; got {shown(size)}"
+            )
+
+    def oldest_time(self) -> str:
+        """The time before which records need not be kept; "" without a `max_age`."""
+        return "" if self.max_age is None else as_time(datetime.now(UTC) - self.max_age)
+
+
+class Tables(ABC):
+    """The tables within one transaction."""
+
+    @abstractmethod
+    def execute(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Run a statement, in which ? marks the places of parameters; returns rows."""
+
+    @abstractmethod
+    def insert(self, rows: Sequence[Row]) -> None:
+        """Add rows to the table of records."""
+
+    @abstractmethod
+    def find_foreign(self, *, deep: bool) -> list[str]:
+        """What the database has that a journal has not, in words.
+
+        deep: whether to look into all pages of a file, too.
+        """
+
+    def create(self, state: State, **types: str) -> None:
+        """Make the tables of an empty database. types: what it calls `int`, `bytes`, `text`."""
+        for table, columns in TABLES.items():
+            described = []
+            for column in columns.split(", "):
+                name, kind = column.rstrip("!").split()
+                key = " PRIMARY KEY" if name == "seq" else " NOT NULL" if column[-1] == "!" else ""
+                described.append(f"{name} {types[kind]}{key}")
+            self.execute(f"CREATE TABLE {table} ({', '.join(described)})")
+        for index in INDEXES:
+            self.execute(index)
+        self.execute(f"INSERT INTO {STATE} VALUES ({', '.join('?' * len(state))})", state)
+
+    def state(self) -> State:
+        """The state.
+
+        Raises:
+            AuditError: There is none, or more than one, or somebody put something else there.
+        """
+        rows = self.execute(f"SELECT {', '.join(State._fields)} FROM {STATE}")
+        counts = ("version", "cut_seq", "head_seq", "size")
+        types = [int if name in counts else bytes for name in State._fields]
+        if len(rows) != 1 or not all(map(isinstance, rows[0], types)):
+            raise AuditError(
+                f"the journal is damaged: its table {STATE} must have one row, of numbers and "
+                f"hashes; it has {len(rows)}"
+            )
+        return State(*rows[0])
+
+    def save(self, state: State) -> None:
+        """Replace what changes with every transaction."""
+        places = ", ".join(f"{name} = ?" for name in State._fields[3:])
+        self.execute(f"UPDATE {STATE} SET {places}", state[3:])
+
+    def rows(self, condition: str, parameters: Sequence[Any], limit: int) -> list[Row]:
+        """The first rows, in order, of which something is true."""
+        found = self.execute(
+            f"SELECT {COLUMNS} FROM {RECORDS} WHERE {condition} ORDER BY seq LIMIT {limit}",
+            parameters,
+        )
+        return [Row(*row) for row in found]
+
+    def page(self, after: int | None, *, chained: bool, kind: str | None = None) -> Page:
+        """The rows that follow a number, as many as fit well into memory.
+
+        chained: leave out those that are not between the cut and the head. kind: take this one.
+        """
+        state = self.state()
+        n_records = max(state.head_seq - state.cut_seq, 1)
+        limit = int(min(max(PAGE_BYTES * n_records // max(state.size, 1), 1), PAGE_ROWS))
+        if chained:
+            bounds = max(state.cut_seq, after or 0), state.head_seq
+            one = "" if kind is None else f" AND kind = '{kind}'"
+            return Page(state, self.rows(f"seq > ? AND seq <= ?{one}", bounds, limit))
+        if after is None:
+            return Page(state, self.rows("1 = 1", (), limit))
+        return Page(state, self.rows("seq > ?", (after,), limit))
+
+    def survey(self) -> Survey:
+        state = self.state()
+        n_rows = self.execute(f"SELECT count(*) FROM {RECORDS}")[0][0]
+        bounds = state.cut_seq, state.head_seq
+        counted = f"SELECT count(DISTINCT seq) FROM {RECORDS} WHERE seq > ? AND seq <= ?"
+        return Survey(
+            state, n_rows, self.execute(counted, bounds)[0][0], self.find_foreign(deep=True)
+        )
+
+    def hash_at(self, seq: int) -> bytes | None:
+        found = self.execute(f"SELECT hash FROM {RECORDS} WHERE seq = ?", (seq,))
+        return found[0][0] if found else None
+
+    def last_about(self, kind: str, request: str, place: int) -> Row | None:
+        """The last record of a kind about one row of a request."""
+        state = self.state()
+        found = self.execute(
+            f"SELECT {COLUMNS} FROM {RECORDS} WHERE request = ? AND place = ? AND kind = ? "
+            "AND seq > ? AND seq <= ? ORDER BY seq DESC LIMIT 1",
+            (request, place, kind, state.cut_seq, state.head_seq),
+        )
+        return Row(*found[0]) if found else None
+
+    def before(self, time: str) -> int:
+        """The last number before the first record of this time or later; else that of the head."""
+        state = self.state()
+        found = self.execute(
+            f"SELECT min(seq) FROM {RECORDS} WHERE time >= ? AND seq > ? AND seq <= ?",
+            (time, state.cut_seq, state.head_seq),
+        )
+        return state.head_seq if found[0][0] is None else int(found[0][0]) - 1
+
+
+class Journal(ABC):
+    """Records in a chain. Threads may share one; among processes, one writes and others read.
+
+    Attributes:
+        name: The file or the database, without its password.
+        chain: What computes the hashes.
+        retention: What `prune` removes.
+    """
+
+    def __init__(
+        self, name: str, chain: Chain, retention: Retention | None, *, readonly: bool
+    ) -> None:
+        self.name, self.chain, self.retention, self.readonly = name, chain, retention, readonly
+        self._writing, self._reading = threading.RLock(), threading.RLock()
+        self._closed = False
+        self._genesis: bytes | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release the journal. It may be closed twice."""
+
+    @abstractmethod
+    def _change(self, work: Callable[[Tables], Result]) -> Result:
+        """Run work in a transaction that is durable when this returns; `work` may run twice."""
+
+    @abstractmethod
+    def _look(self, work: Callable[[Tables], Result]) -> Result:
+        """Run work that changes nothing, on one state of the journal."""
+
+    @abstractmethod
+    def _used(self, tables: Tables, state: State) -> float:
+        """Bytes that the records take on disk."""
 
     def append(self, records: Sequence[Record]) -> None:
         """Add records, all or none; when it returns, they survive a crash of the machine.
@@ -49,40 +335,218 @@ class Journal(Protocol):
         Raises:
             AuditError: They could not be written. The journal stays sound: try again later.
         """
+        self.write([encode(record) for record in records])
 
     def write(self, entries: Sequence[Entry]) -> None:
         """Add `entries`, records that are encoded already, as `append` does."""
+        self._check_open(to_write=True)
+        if not entries:
+            return
+        wanted: list[State] = []
+
+        def work(tables: Tables) -> None:
+            if wanted and tables.hash_at(wanted[0].head_seq) == wanted[0].head_hash:
+                return  # it was committed, and only the acknowledgement was lost
+            rows, state = extend(self.chain, self._state_of(tables), entries)
+            wanted[:] = [state]
+            tables.insert(rows)
+            tables.save(state)
+
+        with self._writing:
+            self._change(work)
 
     def find(self, request: str, row: int) -> Answer | None:
-        """The answer about a `row` of a `request`, the last if the identifier was used again."""
+        """The answer about a `row` of a `request`, the last if the identifier was used again.
+
+        Raises:
+            AuditError: There is one, but its hash is not that of the chain.
+        """
+        found = self._find("answer", request, row)
+        if found is None:
+            return None
+        answer = decode(found.body, found.input)
+        return answer if isinstance(answer, Answer) else None
 
     def labelled(self, request: str, row: int) -> bool:
         """Whether a label came for a `row` of a `request`."""
+        return self._find("label", request, row) is not None
+
+    def _find(self, kind: str, request: str, place: int) -> Row | None:
+        def find(tables: Tables) -> Row | None:
+            found = tables.last_about(kind, to_key(request), place)
+            if found is not None and not self.readonly:  # readers may lack the key
+                state = tables.state()
+                is_first = found.seq == state.cut_seq + 1
+                last = state.cut_hash if is_first else tables.hash_at(found.seq - 1) or b""
+                if not found.is_sound or found.hash != self.chain.next(
+                    last, found.body, found.input
+                ):
+                    raise AuditError(
+                        f"record {found.seq} of {self.name} was changed: see what `iknow audit "
+                        "verify` says"
+                    )
+            return found
+
+        return self._read(find) if 0 <= place <= LARGEST else None
 
     def records(self, after: int = 0) -> Iterator[tuple[int, Record]]:
         """All records with their numbers, in order, from the one that follows number `after`."""
+        return self._records(after, None)
 
     def events(self) -> Iterator[Event]:
         """All events, in order."""
+        return (each for _, each in self._records(0, "event") if isinstance(each, Event))
 
-    def page(self, after: int = 0) -> Page:
-        """The rows that follow number `after` as they are stored, for those who verify."""
+    def _records(self, after: int, kind: str | None) -> Iterator[tuple[int, Record]]:
+        while rows := self._read(lambda tables: tables.page(after, chained=True, kind=kind)).rows:  # noqa: B023
+            for row in rows:
+                yield row.seq, decode(row.body, row.input)
+            after = rows[-1].seq
+
+    def page(self, after: int | None = None) -> Page:
+        """The rows that follow number `after`, or all, as they are stored, for those who verify."""
+        return self._read(lambda tables: tables.page(after, chained=False))
+
+    def survey(self) -> Survey:
+        """What there is besides the chain, for those who verify."""
+        return self._read(Tables.survey)
 
     def before(self, time: str) -> int:
         """The number to read after, so that no record of this `time` or later is missed."""
+        return self._read(lambda tables: tables.before(time))
 
     def head(self) -> tuple[int, str]:
         """The number of records ever written, and the hash of the last, in hexadecimal."""
+        state = self._read(Tables.state)
+        return state.head_seq, state.head_hash.hex()
+
+    def _read(self, work: Callable[[Tables], Result]) -> Result:
+        self._check_open()
+        with self._reading:
+            return self._look(work)
 
     def prune(self) -> bool:
         """Remove a bounded number of records that need not be kept; return whether more remain."""
+        if self.retention in (None, Retention()):
+            return False
+        self._check_open(to_write=True)
+        with self._writing:
+            return self._change(self._prune)
 
-    def close(self) -> None:
-        """Release the journal. It may be closed twice."""
+    def _prune(self, tables: Tables) -> bool:
+        state = self._state_of(tables)
+        count, last, freed = self._count_old(tables, state)
+        if not count:
+            return False
+        cut = tables.hash_at(last) or b""
+        details = {"first": state.cut_seq + 1, "through": last, "hash": cut.hex()}
+        event = encode(Event(now(), PRUNED, "", details))
+        rows, after = extend(self.chain, state, [event])
+        tables.insert(rows)
+        tables.execute(f"DELETE FROM {RECORDS} WHERE seq <= ?", (last,))
+        left = max(after.size - freed, 0)
+        tables.save(after._replace(cut_seq=last, cut_hash=cut, size=left))
+        return count == PRUNE_STEP
+
+    def _count_old(self, tables: Tables, state: State) -> tuple[int, int, int]:
+        """How many of the oldest records to remove, the last of them, and the bytes they take."""
+        assert self.retention is not None
+        used, most = self._used(tables, state), self.retention.max_bytes
+        scale = used / max(state.size, 1)  # from bytes of records to bytes on disk
+        excess = 0.0
+        if most is not None and used > most:
+            excess = used - (1 - PRUNE_SHARE) * most
+        oldest_time = self.retention.oldest_time()
+        count, last, freed, worth = 0, 0, 0, False
+        found = tables.execute(
+            f"SELECT seq, time, length(body) + coalesce(length(input), 0), "
+            f"CASE WHEN kind = 'event' THEN body END FROM {RECORDS} WHERE seq > ? "
+            f"ORDER BY seq LIMIT {PRUNE_STEP}",
+            (state.cut_seq,),
+        )
+        for seq, time, size, body in found:
+            if not (time < oldest_time or freed * scale < excess):
+                break
+            count, last, freed = count + 1, seq, freed + size + OVERHEAD
+            worth = worth or not _is_pruning(body)
+        return (count, last, freed) if worth else (0, 0, 0)
+
+    def _state_of(self, tables: Tables) -> State:
+        """The state, if it is that of this journal, and fits this version."""
+        state = tables.state()
+        if state.version != VERSION:
+            raise AuditError(
+                f"{self.name} has version {state.version}; this version of iknow reads {VERSION}: "
+                "use the one that wrote it, or a newer one"
+            )
+        if self._genesis not in (None, state.genesis):
+            raise AuditError(f"{self.name} was replaced by another journal while it was open")
+        if not self.readonly:
+            self.check_key(state)
+        return state
+
+    def check_key(self, state: State) -> None:
+        """Refuse a key other than the journal's."""
+        if state.key_check == self.chain.check_of(state.genesis):
+            return
+        if not state.key_check:
+            wrong = "was made without a key, but one is given: leave it out, or name a new journal"
+        elif not self.chain.is_keyed:
+            wrong = "was made with a key: set IKNOW_AUDIT_KEY or IKNOW_AUDIT_KEY_FILE"
+        else:
+            wrong = "was made with another key: give that one, in IKNOW_AUDIT_KEY(_FILE)"
+        raise AuditError(f"{self.name} {wrong}")
+
+    def _begin(self) -> None:
+        """Look at what was opened; from now on it must stay the same journal."""
+
+        def look(tables: Tables) -> tuple[State, bool, list[str]]:
+            state = self._state_of(tables)
+            ends = state.head_seq == state.cut_seq
+            is_whole = ends or tables.hash_at(state.head_seq) == state.head_hash
+            return state, is_whole, [] if self.readonly else tables.find_foreign(deep=False)
+
+        state, is_whole, foreign = self._look(look)
+        if not (self.readonly or (is_whole and not foreign)):
+            what = foreign[0] if foreign else "its last record is missing or was changed"
+            raise AuditError(
+                f"{self.name} is damaged: {what}. Keep it, see what `iknow audit verify` says, and "
+                "name a new one"
+            )
+        self._genesis = state.genesis
+
+    def _check_open(self, *, to_write: bool = False) -> None:
+        if self._closed:
+            raise AuditError(f"{self.name} is closed")
+        if to_write and self.readonly:
+            raise AuditError(f"{self.name} was opened for reading: open it without readonly")
+
+
+def first_state(chain: Chain) -> State:
+    """The state of a new journal."""
+    genesis = secrets.token_bytes(HASH_SIZE)
+    seal = chain.seal(0, genesis)
+    return State(VERSION, genesis, chain.check_of(genesis), 0, genesis, 0, genesis, seal, 0)
+
+
+def extend(chain: Chain, state: State, entries: Sequence[Entry]) -> tuple[list[Row], State]:
+    """The rows that continue a chain, and the state after them."""
+    seq, last, rows, size = state.head_seq, state.head_hash, [], state.size
+    for entry in entries:
+        seq, last = seq + 1, chain.next(last, entry.body, entry.input)
+        rows.append(Row(seq, last, *entry))
+        size += len(entry.body) + len(entry.input or b"") + OVERHEAD
+    seal = chain.seal(seq, last)
+    return rows, state._replace(head_seq=seq, head_hash=last, seal=seal, size=size)
+
+
+def _is_pruning(body: bytes | None) -> bool:
+    record = None if body is None else decode(body)
+    return isinstance(record, Event) and record.what == PRUNED
 
 
 def open_journal(
-    where: str,
+    where: str | os.PathLike[str],
     retention: Retention | None = None,
     *,
     key: bytes | None = None,
@@ -108,40 +572,25 @@ def open_journal(
         (1, ['start'])
         >>> journal.close()
     """
-    where = _as_text(where)
-    chain = Chain(read_key() if key is None else check_key(key))
-    if where.startswith(SCHEMES):
-        try:
-            from iknow.serve.audit.psycopg import PostgresJournal
-        except ImportError as error:
-            raise MissingExtraError("an audit trail in PostgreSQL", "postgres") from error
-        return PostgresJournal(where, chain, retention, readonly=readonly)
-    from iknow.serve.audit.sqlite import SqliteJournal
+    from iknow.serve.audit.databases import PostgresJournal, SqliteJournal
 
-    return SqliteJournal(where, chain, retention, readonly=readonly)
-
-
-def _as_text(where: object) -> str:
-    if isinstance(where, os.PathLike):
-        where = os.fspath(where)
-    if not isinstance(where, str) or not where:
+    name = os.fspath(where) if isinstance(where, os.PathLike) else where
+    if not isinstance(name, str) or not name:
         raise AuditError(
-            f"a journal is a path or a URL such as postgresql://user@host/database; got "
+            "a journal is a path or a URL such as postgresql://user@host/database; got "
             f"{shown(where)}"
         )
-    if "\0" in where:
+    if "\0" in name:
         raise AuditError("the journal's name is not valid: it contains NUL")
-    scheme, found, _ = where.partition("://")
-    if found and not where.startswith(SCHEMES):
+    is_server = name.startswith(SCHEMES)
+    if "://" in name and not is_server:
         raise AuditError(
-            f"a journal is a path or a URL that begins with postgresql://; got one that begins "
-            f"with {shown(scheme)}"
+            "a journal is a path or a URL that begins with postgresql://; got one that begins "
+            f"with {shown(name.partition('://')[0])}"
         )
-    return where
-
-
-KEY, KEY_FILE = "IKNOW_AUDIT_KEY", "IKNOW_AUDIT_KEY_FILE"
-SHORTEST, LONGEST = 16, 1 << 16
+    chain = Chain(read_key() if key is None else check_key(key))
+    backend = PostgresJournal if is_server else SqliteJournal
+    return backend(name, chain, retention, readonly=readonly)
 
 
 def read_key(environment: Mapping[str, str] = os.environ) -> bytes | None:
@@ -152,7 +601,7 @@ def read_key(environment: Mapping[str, str] = os.environ) -> bytes | None:
     if file:
         try:
             with Path(file).open("rb") as opened:
-                return check_key(opened.read(LONGEST + 1).strip(), KEY_FILE)
+                return check_key(opened.read(LONGEST_KEY + 1).strip(), KEY_FILE)
         except (OSError, ValueError) as error:  # ValueError: a NUL in its name
             raise AuditError(f"the file of {KEY_FILE} cannot be read: {error}") from error
     return check_key(text.strip().encode("utf-8", "surrogateescape"), KEY) if text else None
@@ -160,9 +609,9 @@ def read_key(environment: Mapping[str, str] = os.environ) -> bytes | None:
 
 def check_key(key: bytes, source: str = "key") -> bytes:
     """A key that nobody guesses; the message does not quote it."""
-    if not isinstance(key, bytes) or not SHORTEST <= len(key) <= LONGEST:
+    if not isinstance(key, bytes) or not SHORTEST_KEY <= len(key) <= LONGEST_KEY:
         raise AuditError(
-            f"{source} must hold at least {SHORTEST} bytes and no more than {LONGEST:,}: make one "
-            "with `openssl rand -hex 32`"
+            f"{source} must hold at least {SHORTEST_KEY} bytes and no more than {LONGEST_KEY:,}: "
+            "make one with `openssl rand -hex 32`"
         )
     return key

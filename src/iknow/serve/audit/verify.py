@@ -13,7 +13,9 @@ problem looks like:
 - a hash that was replaced: the record fits, the next one does not;
 - a beginning that is missing: no event "pruned" in the chain states the hash that it begins with;
 - an end that is missing: the head that the journal notes, or one that was noted elsewhere, is not
-  there.
+  there;
+- rows beside the chain: there are more than lie between its beginning and its end;
+- anything else in the database: a table, a column, a trigger, a view in the place of a table.
 
 The journal may grow, and be pruned, meanwhile.
 """
@@ -27,14 +29,19 @@ from typing import Any, NamedTuple
 
 from iknow.core.text import shown
 from iknow.errors import AuditError, IknowError
-from iknow.serve.audit.chain import SIZE, Chain, columns_of, decode
 from iknow.serve.audit.inputs import decode_input
-from iknow.serve.audit.journal import Journal
-from iknow.serve.audit.ledger import Page, Row, State
-from iknow.serve.audit.record import LARGEST, Answer, Event
-from iknow.serve.audit.stored import check_key_of
+from iknow.serve.audit.journal import PRUNED, Journal, Page, Row, State, Survey
+from iknow.serve.audit.records import (
+    HASH_SIZE,
+    LARGEST,
+    Answer,
+    Chain,
+    Columns,
+    Event,
+    decode,
+    encode,
+)
 
-Columns = tuple[Sequence[str], Sequence[str], Sequence[str], Sequence[float | None]]
 Assess = Callable[[str, Sequence[Any]], Columns | None]
 """From the sha256 of a bundle and its inputs to beliefs (JSON), assertions, reasons and levels,
 one for each input; None if it does not know the bundle.
@@ -46,7 +53,7 @@ TRIED = 200
 CHANGED = "it was changed, or the one before it was"
 
 
-def derive(rows: Sequence[Row], assess: Assess, tolerance: float, walk: Walk) -> int:
+def derive(rows: Sequence[Row], assess: Assess, tolerance: float, verifier: Verifier) -> int:
     """Compare the answers among rows with those that their inputs give now; returns how many.
 
     A difference: the record is not true, or the bundle no longer answers as it did.
@@ -59,7 +66,7 @@ def derive(rows: Sequence[Row], assess: Assess, tolerance: float, walk: Walk) ->
                 continue
             content = decode_input(record.input)
         except AuditError as error:
-            walk.report(row.seq, str(error))
+            verifier.report(row.seq, str(error))
             continue
         form = getattr(content, "dtype", None), getattr(content, "shape", type(content))
         by_bundle.setdefault((record.bundle, str(form)), []).append((row.seq, record, content))
@@ -68,13 +75,13 @@ def derive(rows: Sequence[Row], assess: Assess, tolerance: float, walk: Walk) ->
         try:
             columns = assess(bundle, [content for _, _, content in found])
         except IknowError as error:
-            walk.report(found[0][0], f"it and {len(found) - 1} more cannot be derived: {error}")
+            verifier.report(found[0][0], f"it and {len(found) - 1} more cannot be derived: {error}")
             continue
         if columns is not None:
             n_derived += len(found)
             for (seq, record, _), now in zip(found, zip(*columns, strict=True), strict=True):
                 for difference in _differences(record, now, tolerance):
-                    walk.report(seq, difference)
+                    verifier.report(seq, difference)
     return n_derived
 
 
@@ -94,23 +101,27 @@ def _differences(record: Answer, now: tuple[Any, ...], tolerance: float) -> Iter
         yield f"its level was recorded as {record.level}; its input gives {level}"
 
 
-class Anchor(NamedTuple):
+class NotedHead(NamedTuple):
     """A head that was noted elsewhere: that record number `seq` has this hash."""
 
     seq: int
     hash: bytes
 
     @classmethod
-    def from_text(cls, text: str) -> Anchor:
-        """The anchor that `iknow audit head` prints: SEQ:HASH.
+    def from_text(cls, text: str) -> NotedHead:
+        """The head that `iknow audit head` prints: SEQ:HASH.
 
         Examples:
-            >>> Anchor.from_text("12:" + "ab" * 32).seq
+            >>> NotedHead.from_text("12:" + "ab" * 32).seq
             12
         """
         seq, _, digits = text.strip().partition(":")
         try:
-            if not (seq.isascii() and seq.isdigit()) or len(seq) > 18 or len(digits) != 2 * SIZE:
+            if (
+                not (seq.isascii() and seq.isdigit())
+                or len(seq) > 18
+                or len(digits) != 2 * HASH_SIZE
+            ):
                 raise ValueError
             return cls(int(seq), bytes.fromhex(digits))
         except ValueError:
@@ -120,49 +131,59 @@ class Anchor(NamedTuple):
 
 
 @dataclass
-class Walk:
-    """Where the walk is, and what it has seen."""
+class Verifier:
+    """Where it is in the chain, and what it has seen."""
 
     chain: Chain
-    anchors: dict[int, bytes]
+    noted: dict[int, bytes]
     seq: int = 0
     hash: bytes = b""
     first: int = 0
     n_records: int = 0
     n_answers: int = 0
+    n_foreign: int = 0
     n_problems: int = 0
-    problems: list[tuple[int, str]] = field(default_factory=list)
+    problems: list[tuple[int | None, str]] = field(default_factory=list)
     state: State | None = None
     broken: list[tuple[Row, bytes]] = field(default_factory=list)
     cut: tuple[int, str] | None = None
     vouched: bool = False
 
-    def report(self, seq: int, problem: str) -> None:
+    def report(self, seq: int | None, problem: str) -> None:
         self.n_problems += 1
         if len(self.problems) < MOST:
             self.problems.append((seq, problem))
 
     def told(self) -> tuple[str, ...]:
         """The first problems in words, in the order of the records; then those of the whole."""
-        ordered = sorted(self.problems, key=lambda problem: problem[0] or LARGEST)
-        return tuple(f"record {seq}: {told}" if seq else told for seq, told in ordered[:MOST])
+        ordered = sorted(
+            self.problems, key=lambda problem: LARGEST if problem[0] is None else problem[0]
+        )
+        return tuple(
+            told if seq is None else f"record {seq}: {told}" for seq, told in ordered[:MOST]
+        )
 
-    def begin(self, state: State, start: Anchor | None) -> None:
+    def begin(self, state: State, start: NotedHead | None) -> None:
         self.state = state
         self._enter(state)
         if start is not None and start.seq > state.cut_seq:
             (self.seq, self.hash), self.vouched = start, True
-        self._meet_anchor()
+        self._meet_noted()
 
     def _enter(self, state: State) -> None:
         """Start, or start again, where pruning ended."""
         self.seq, self.hash = state.cut_seq, state.cut_hash
         self.cut, self.vouched = (state.cut_seq, state.cut_hash.hex()), state.cut_seq == 0
         if state.cut_seq == 0 and state.cut_hash != state.genesis:
-            self.report(0, "the chain does not begin with the journal's genesis")
+            self.report(None, "the chain does not begin with the journal's genesis")
 
     def step(self, row: Row, state: State) -> None:
         """Check one row against those before it."""
+        if not state.cut_seq < row.seq <= state.head_seq:
+            self.n_foreign += 1
+            ends = f"which goes from {state.cut_seq + 1} to {state.head_seq}"
+            self.report(row.seq, f"it is no part of the chain, {ends}")
+            return
         if row.seq != self.seq + 1 and state.cut_seq > self.seq:
             self._enter(state)  # it was pruned while we read
         if not row.is_sound:
@@ -180,10 +201,10 @@ class Walk:
         self.seq, self.hash = row.seq, bytes(row.hash)
         self.n_records += 1
         self._check_content(row)
-        self._meet_anchor()
+        self._meet_noted()
 
-    def _meet_anchor(self) -> None:
-        known = self.anchors.pop(self.seq, None)
+    def _meet_noted(self) -> None:
+        known = self.noted.pop(self.seq, None)
         if known is not None and known != self.hash:
             self.report(self.seq, "its hash is not that of the head that was noted")
 
@@ -191,36 +212,59 @@ class Walk:
         """The columns to search by, and the input, must agree with the record."""
         try:
             record = decode(row.body, row.input)
+            entry = encode(record)
         except AuditError as error:
             self.report(row.seq, str(error))
             return
-        if columns_of(record) != (row.kind, row.time, row.request, row.place):
+        if entry[:4] != row[2:6]:
             self.report(row.seq, "its columns were changed: they differ from the record itself")
+        elif entry != row[2:]:
+            self.report(row.seq, "it is not written as a record is")
         if isinstance(record, Answer):
             self.n_answers += 1
             content, known = record.input, record.input_hash
             if content is not None and sha256(content).hexdigest() != known:
                 self.report(row.seq, "its input does not have the hash that was recorded")
-        if isinstance(record, Event) and record.what == "pruned" and self.cut is not None:
+        if isinstance(record, Event) and record.what == PRUNED and self.cut is not None:
             found = record.details.get("through"), record.details.get("hash")
             self.vouched = self.vouched or found == self.cut
 
-    def finish(self) -> None:
+    def finish(self, survey: Survey) -> None:
         """What can be said only at the end."""
         state = self.state
         assert state is not None
         self._explain_broken()
         if not self.vouched:
-            self.report(0, f"records up to {state.cut_seq} are missing, and nothing in the chain "
-                           "says that they were pruned")  # fmt: skip
+            self.report(
+                None,
+                f"records up to {state.cut_seq} are missing, and nothing in the chain says that "
+                "they were pruned",
+            )
         if (self.seq, self.hash) != (state.head_seq, state.head_hash):
-            self.report(0, f"the chain ends with record {self.seq}, and not with {state.head_seq}, "
-                           "the head that the journal notes, or with another hash")  # fmt: skip
+            self.report(
+                None,
+                f"the chain ends with record {self.seq}, and not with {state.head_seq}, the head "
+                "that the journal notes, or with another hash",
+            )
         if self.chain.seal(state.head_seq, state.head_hash) != state.seal:
-            self.report(0, "the journal's note of its head was changed")
-        for seq in self.anchors:
+            self.report(None, "the journal's note of its head was changed")
+        self._compare(survey)
+        for seq in self.noted:
             where = "was pruned, and cannot be compared" if seq <= state.cut_seq else "is missing"
-            self.report(0, f"record {seq}, a head that was noted, {where}")
+            self.report(None, f"record {seq}, a head that was noted, {where}")
+
+    def _compare(self, survey: Survey) -> None:
+        """Everything in the database must be in the chain."""
+        beside = survey.n_rows - survey.n_chained
+        if beside and not self.n_foreign:
+            self.report(None, f"{beside} rows of its table are no part of the chain")
+        n_expected = survey.state.head_seq - survey.state.cut_seq
+        if survey.n_chained != n_expected and not self.n_problems:
+            self.report(
+                None, f"its table has {survey.n_chained} records, and its chain {n_expected}"
+            )
+        for what in survey.foreign:
+            self.report(None, what)
 
     def _explain_broken(self) -> None:
         """Tell records that changed places from changed ones."""
@@ -276,8 +320,8 @@ class Verification:
 def verify(
     journal: Journal,
     *,
-    heads: Sequence[Anchor] = (),
-    start: Anchor | None = None,
+    heads: Sequence[NotedHead] = (),
+    start: NotedHead | None = None,
     assess: Assess | None = None,
     level_tolerance: float = 0.0,
     told: Callable[[int], None] = lambda _: None,
@@ -302,29 +346,37 @@ def verify(
         ...     verify(journal).holds
         True
     """
-    walk = Walk(journal.chain, {anchor.seq: anchor.hash for anchor in heads})
-    if len(walk.anchors) < len(set(heads)):
-        walk.report(0, "two different heads are given for the same record")
+    verifier = Verifier(journal.chain, {head.seq: head.hash for head in heads})
+    if len(verifier.noted) < len(set(heads)):
+        verifier.report(None, "two different heads are given for the same record")
     n_derived = 0
-    for page in _pages(journal, walk, start):
+    for page in _pages(journal, verifier, start):
         if assess is not None:
-            n_derived += derive(page.rows, assess, level_tolerance, walk)
-        told(walk.n_records)
-    walk.finish()
+            n_derived += derive(page.rows, assess, level_tolerance, verifier)
+        told(verifier.n_records)
+    verifier.finish(journal.survey())
     return Verification(
-        journal.name, walk.first, walk.seq, walk.hash.hex(), walk.n_records, walk.n_answers,
-        n_derived, walk.n_problems, walk.told(), journal.chain.is_keyed,
-    )  # fmt: skip
+        name=journal.name,
+        first=verifier.first,
+        last=verifier.seq,
+        head=verifier.hash.hex(),
+        n_records=verifier.n_records,
+        n_answers=verifier.n_answers,
+        n_derived=n_derived,
+        n_problems=verifier.n_problems,
+        problems=verifier.told(),
+        is_keyed=journal.chain.is_keyed,
+    )
 
 
-def _pages(journal: Journal, walk: Walk, start: Anchor | None) -> Iterator[Page]:
-    """Walk through all pages; the last one is empty, and shows the final state."""
-    page = journal.page(0 if start is None else start.seq)
-    check_key_of(journal.name, page.state, journal.chain)
-    walk.begin(page.state, start)
+def _pages(journal: Journal, verifier: Verifier, start: NotedHead | None) -> Iterator[Page]:
+    """Go through all pages; the last one is empty, and shows the final state."""
+    page = journal.page(None if start is None else start.seq)
+    journal.check_key(page.state)
+    verifier.begin(page.state, start)
     while page.rows:
         for row in page.rows:
-            walk.step(row, page.state)
+            verifier.step(row, page.state)
         yield page
         page = journal.page(page.rows[-1].seq)
-    walk.state = page.state
+    verifier.state = page.state

@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from iknow.classifier.estimator import EpistemicClassifier
 from iknow.core.text import name
-from iknow.serve.client.connections import is_loopback
+from iknow.serve.client import is_loopback
 from iknow.serve.fastapi import pages, v1, v2
 from iknow.serve.fastapi.reading import ID_HEADER, find_request_id
 from iknow.serve.prometheus_client import Metrics

@@ -11,9 +11,9 @@ from uuid import uuid4
 from fastapi import Request
 
 from iknow.core.text import shown
+from iknow.serve.audit import Call
 from iknow.serve.refusal import Refusal
 from iknow.serve.service import Service
-from iknow.serve.trail import Call
 
 try:
     from opentelemetry import propagate, trace

@@ -1,0 +1,260 @@
+"""`iknow audit verify`, `iknow audit export` and `iknow audit head`: the journal of a service."""
+
+from __future__ import annotations
+
+import base64
+import json
+import warnings
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import closing
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from iknow.classifier.estimator import EpistemicClassifier
+from iknow.cli.data import check_output, console_for, load_classifier, show_written
+from iknow.cli.options import ModelOption, OutputFormatOption
+from iknow.core.text import shown, visible
+from iknow.errors import InputError
+from iknow.explain.answers import Coded
+from iknow.serve.audit import NotedHead, Record, Verification, as_time, open_journal
+from iknow.serve.audit import verify as verify_journal
+from iknow.serve.rows import Rows, as_columns, as_inputs, shape_rows
+from iknow.storage.info import describe_bundle
+from iknow.tables import format_to_write, writing
+
+PART, LETTERS = 10_000, 1 << 24
+"""Rows to write at a time, and letters of one column."""
+TEXTS = (
+    "kind", "time", "request", "caller", "model", "version", "bundle", "input_hash", "belief",
+    "assertion", "reason", "exemplars", "label", "what", "details",
+)  # fmt: skip
+JournalArgument = Annotated[
+    str, typer.Argument(help="A file, or postgresql://user@host/database.", metavar="JOURNAL")
+]
+
+audit = typer.Typer(
+    name="audit",
+    help="Check the audit trail of a service, and read it, also while the service writes to it.\n\n"
+    "If the trail has a key, set IKNOW_AUDIT_KEY or IKNOW_AUDIT_KEY_FILE.",
+)
+
+
+@audit.command()
+def verify(
+    journal: JournalArgument,
+    bundle: Annotated[
+        list[Path] | None,
+        typer.Option(help="Derive answers of this bundle again; repeatable.", metavar="FILE"),
+    ] = None,
+    model: ModelOption = None,
+    head: Annotated[
+        list[str] | None,
+        typer.Option(help="A head that was noted elsewhere; repeatable.", metavar="SEQ:HASH"),
+    ] = None,
+    level_tolerance: Annotated[
+        float,
+        typer.Option(min=0.0, help="How far a derived level may be from the recorded one."),
+    ] = 0.0,
+) -> None:
+    """Check that no record was changed, removed or moved, and that answers follow from inputs.
+
+    It exits with 1 if something is wrong. Without a head that was noted elsewhere, an older copy of
+    the whole trail cannot be told from a true one. For example:
+
+    iknow audit verify audit.db --bundle signs.iknow --head 4711:5f0c...
+    """
+    with Console(stderr=True).status("Verifying ...") as status:
+        noted = [NotedHead.from_text(each) for each in head or ()]
+        paths = {describe_bundle(path).sha256: path for path in bundle or ()}
+        with open_journal(journal, readonly=True) as opened:
+            found = verify_journal(
+                opened,
+                heads=noted,
+                assess=_Deriving(paths, model) if paths else None,
+                level_tolerance=level_tolerance,
+                told=lambda n: status.update(f"Verified {n:,} records ..."),
+            )
+    show_verification(found, Console(), derived=bool(bundle), noted=bool(head))
+    if not found.holds:
+        raise typer.Exit(1)
+
+
+class _Deriving:
+    """Answers derived again, by bundles that are loaded when the first of their answers comes.
+
+    paths: of bundles, by their sha256.
+    """
+
+    def __init__(self, paths: Mapping[str, Path], model: str | None) -> None:
+        self._paths, self._model = paths, model
+        self._loaded: dict[str, EpistemicClassifier] = {}
+
+    def __call__(self, bundle: str, rows: Sequence[Any]) -> Any:
+        if bundle not in self._paths:
+            return None
+        if bundle not in self._loaded:
+            self._loaded[bundle] = load_classifier(self._paths[bundle], self._model)
+        classifier = self._loaded[bundle]
+        if isinstance(rows[0], dict):  # inputs of one form, as the audit trail keeps them
+            together = as_columns(rows)
+        else:
+            together = Rows(list(rows) if isinstance(rows[0], str) else np.stack(list(rows)))
+        inputs = as_inputs(classifier, shape_rows(classifier, together))
+        with warnings.catch_warnings():  # columns by name are in the classifier's order already
+            warnings.filterwarnings("ignore", message="X has feature names")
+            return classifier.assess(inputs).answers.records()
+
+
+@audit.command()
+def export(
+    journal: JournalArgument,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Table to write, or - for a pipe.")
+    ],
+    since: Annotated[
+        str | None, typer.Option(help="From this date or time on, in UTC.", metavar="TIME")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(help="Before this date or time, in UTC.", metavar="TIME")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Only about the model of this name.", metavar="NAME")
+    ] = None,
+    inputs: Annotated[
+        bool, typer.Option("--inputs", help="The inputs that were kept too, in base 64.")
+    ] = False,
+    output_format: OutputFormatOption = None,
+) -> None:
+    """Write the records as a table: .parquet, .csv, .jsonl or .arrow.
+
+    For example:
+
+    iknow audit export audit.db -o january.parquet --since 2026-01-01 --until 2026-02-01
+    """
+    start, end = _as_time(since, "--since"), _as_time(until, "--until")
+    form, console = format_to_write(output, output_format), console_for(output)
+    if "://" not in journal:
+        check_output(output, [Path(journal)])
+    n_written = 0
+    with (
+        Console(stderr=True).status("Exporting ...") as status,
+        open_journal(journal, readonly=True) as opened,
+    ):
+        records = (
+            _fields_of(seq, record, inputs=inputs)
+            for seq, record in opened.records(0 if start is None else opened.before(start))
+            if (start is None or record.time >= start)
+            and (end is None or record.time < end)
+            and (model is None or getattr(record, "model", None) == model)  # labels name none
+        )
+        with writing(output, form) as write, closing(_parts(records)) as parts:
+            for part in parts:
+                write(_as_table(part, inputs=inputs))
+                n_written += len(part)
+                status.update(f"Exported {n_written:,} records ...")
+            if not n_written:
+                write(_as_table([], inputs=inputs))
+    console.print(f"{n_written:,} records")
+    show_written(output, console)
+
+
+def _as_time(text: str | None, option: str) -> str | None:
+    """A date or a time in ISO form, as records hold them."""
+    try:
+        return None if text is None else as_time(datetime.fromisoformat(text))
+    except (ValueError, OverflowError):
+        raise InputError(
+            f"{option} must be a date or a time in UTC, such as 2026-01-31 or "
+            f"2026-01-31T09:30:00+01:00; got {shown(text)}"
+        ) from None
+
+
+def _parts(records: Iterable[dict[str, Any]]) -> Generator[list[dict[str, Any]]]:
+    """Rows that fit well into memory, where each text of a column takes as much as the longest."""
+    part: list[dict[str, Any]] = []
+    longest = 0
+    for fields in records:
+        longest = max(longest, *(len(value) for value in fields.values() if isinstance(value, str)))
+        if part and (len(part) == PART or len(part) * longest > LETTERS):
+            yield part
+            part, longest = [], 0
+        part.append(fields)
+    if part:
+        yield part
+
+
+def _fields_of(seq: int, record: Record, *, inputs: bool) -> dict[str, Any]:
+    found: dict[str, Any] = {name: getattr(record, name) for name in record.__struct_fields__}
+    found["seq"], found["kind"] = seq, type(record).__name__.lower()
+    for name in ("exemplars", "details"):
+        if name in found:
+            found[name] = json.dumps(found[name], sort_keys=True)
+    content = found.pop("input", None)
+    if inputs and content is not None:
+        found["input"] = base64.b64encode(content).decode("ascii")
+    return found
+
+
+def _as_table(part: Sequence[dict[str, Any]], *, inputs: bool) -> dict[str, Any]:
+    """Columns for all kinds of records; what a kind lacks is missing."""
+    kinds: dict[str, Any] = dict.fromkeys((*TEXTS, *(("input",) if inputs else ())), np.str_)
+    kinds |= {"row": np.int64, "level": np.float64}
+    columns: dict[str, Any] = {"seq": np.array([each["seq"] for each in part], dtype=np.int64)}
+    for name, kind in kinds.items():
+        places: dict[Any, int] = {}  # each value is kept once
+        values = [each.get(name) for each in part]
+        codes = [-1 if v is None else places.setdefault(_clean(v), len(places)) for v in values]
+        columns[name] = Coded(np.array(list(places), dtype=kind), np.array(codes, dtype=np.int64))
+    return columns
+
+
+def _clean(value: Any) -> Any:
+    """Text that every format can hold: what is no Unicode, and NUL, is escaped."""
+    if not isinstance(value, str):
+        return value
+    return value.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+@audit.command()
+def head(journal: JournalArgument) -> None:
+    """Print the number and the hash of the last record: note them where the trail is not.
+
+    For example:
+
+    iknow audit head audit.db
+    """
+    with open_journal(journal, readonly=True) as opened:
+        seq, last = opened.head()
+    typer.echo(f"{seq}:{last}")
+
+
+def show_verification(found: Verification, console: Console, *, derived: bool, noted: bool) -> None:
+    """Print what was found."""
+    records = f"{found.n_records:,} records, {found.first:,} to {found.last:,}"
+    told = records if found.n_records else "no records"
+    console.print(Text(f"{found.name}: {told}"), soft_wrap=True)
+    for problem in found.problems:
+        console.print(Text(visible(problem), style="red"), soft_wrap=True)
+    if found.n_problems > len(found.problems):
+        console.print(f"... and {found.n_problems - len(found.problems):,} more problems")
+    if derived:
+        console.print(f"{found.n_derived:,} of {found.n_answers:,} answers were derived again")
+    if found.holds:
+        console.print(
+            Text(f"The chain holds. Its head is {found.last}:{found.head}"), soft_wrap=True
+        )
+    else:
+        console.print(f"{found.n_problems:,} problems", style="bold red")
+    if not found.is_keyed and not noted:
+        console.print(
+            "There is no key, and no head to compare with: who can write to the trail could have "
+            "made all of it anew",
+            style="dim",
+            soft_wrap=True,
+        )

@@ -1,1 +1,0 @@
-"""The commands: options, help and work; what is shown is in `console`."""

@@ -1,0 +1,150 @@
+"""`iknow compare`: from a model and files to a table of methods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from json import dumps
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+from sklearn.frozen import FrozenEstimator
+
+from iknow.classifier.estimator import EpistemicClassifier
+from iknow.cli import options
+from iknow.cli.data import (
+    Source,
+    check_output,
+    check_page,
+    console_for,
+    inputs_of,
+    paths_read,
+    show_written,
+    trained_names,
+)
+from iknow.cli.model_files import MODEL_HELP, load_model
+from iknow.errors import InputError
+from iknow.evaluation.compare import compare as compare_methods
+from iknow.evaluation.comparison import OURS
+from iknow.models.adapt import is_estimator
+from iknow.report import make_comparison_page
+from iknow.storage.files import write_bytes
+from iknow.tables import Roles, Table
+
+
+@options.command
+def compare(
+    *,
+    model: Annotated[str, typer.Argument(help=MODEL_HELP)],
+    training: Annotated[Path, typer.Argument(help="The samples that the model was trained on.")],
+    validation: Annotated[Path, typer.Argument(help="Labeled samples that it was not.")],
+    test: Annotated[Path, typer.Argument(help="Further labeled samples, as clean.")],
+    training_labels: options.LabelsOption = None,
+    validation_labels: options.LabelsOption = None,
+    test_labels: options.LabelsOption = None,
+    set_: Annotated[
+        list[str] | None,
+        options.option("Further labeled data, NAME=FILE; repeatable.", options.DATA, "--set"),
+    ] = None,
+    foreign: Annotated[
+        list[str] | None,
+        options.option("Data on which no answer is right, NAME=FILE; repeatable.", options.DATA),
+    ] = None,
+    columns: options.Columns,
+    reading: options.Reading,
+    coverage: Annotated[
+        list[float], typer.Option(help="Share of clean data to assert; repeatable.")
+    ] = [0.6, 0.75, 0.9],  # noqa: B006
+    accuracy: Annotated[float, typer.Option(help="The accuracy to certify.")] = 0.99,
+    confidence: Annotated[float, typer.Option(help="Of certificates and intervals.")] = 0.95,
+    random_state: options.SeedOption = 0,
+    json: Annotated[Path | None, typer.Option(help="Write all figures as JSON.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a page with the curves.")] = None,
+) -> None:
+    """Compare iknow with other methods on your model and data, at equal coverage.
+
+    For example, with data of another kind, on which no answer is right:
+
+    iknow compare m.joblib train.csv val.csv test.csv --label y --foreign odd=odd.csv
+    """
+    reading.check()
+    with Console(stderr=True).status("Comparing ..."):
+        roles = columns.roles
+        trained = Source(training, roles, training_labels)
+        held, clean = Source(validation, roles, validation_labels), Source(test, roles, test_labels)
+        sets = _sources(set_ or (), "--set", roles)
+        strange = _sources(foreign or (), "--foreign", replace(roles, label=None))
+        reads = paths_read(trained, held, clean, *sets.values(), *strange.values(), model=model)
+        if json is not None:
+            check_output(json, reads)
+        if html is not None:
+            check_page(html, reads if json is None else [*reads, json])
+
+        loaded = load_model(model)
+        table, y = trained.read_labeled(loaded)
+        names = trained_names(loaded) or table.feature_names
+
+        def inputs(table: Table, source: Source) -> Any:
+            if table.features is None:
+                raise InputError(
+                    f"{source.name} holds a model's outputs, but a comparison perturbs inputs: "
+                    "give those"
+                )
+            return inputs_of(loaded, table, names)
+
+        def labeled(source: Source) -> tuple[Any, Any]:
+            table, y = source.read_labeled(loaded)
+            return inputs(table, source), y
+
+        fitted = inputs(table, trained), y
+        tuned = labeled(held)
+        wrapped = FrozenEstimator(loaded) if is_estimator(loaded) else loaded
+        classifier = EpistemicClassifier(
+            reading.wrap(wrapped),
+            reading.layer or None,
+            random_state=random_state,
+            **reading.parameters(y),
+        )
+        classifier.fit(*fitted).tune(tuned[0], coverage=coverage[len(coverage) // 2])
+        others: dict[str, Any] = {name: labeled(source) for name, source in sets.items()}
+        for name, source in strange.items():
+            others[name] = inputs(source.read(loaded), source), None
+        comparison = compare_methods(
+            classifier,
+            fitted,
+            tuned,
+            labeled(clean),
+            sets=others,
+            coverages=coverage,
+            accuracy=accuracy,
+            confidence=confidence,
+            random_state=random_state,
+        )
+        if json is not None:
+            write_bytes(json, dumps(comparison.to_dict(), indent=1).encode())
+        if html is not None:
+            title = f"{Path(model).stem} and its peers on {test.name}"
+            write_bytes(html, make_comparison_page(comparison, title=title).encode())
+    console = console_for(json, html)
+    for line in str(comparison).splitlines():
+        own = line.startswith(f"{OURS} ") and "%" in line and ":" not in line
+        console.print(Text(line, style="bold" if own else ""), soft_wrap=True)
+    for output in (json, html):
+        if output is not None:
+            show_written(output, console)
+
+
+def _sources(given: Iterable[str], option: str, roles: Roles) -> dict[str, Source]:
+    """The files behind options of the form NAME=FILE, with the same columns."""
+    found: dict[str, Source] = {}
+    for each in given:
+        name, equals, path = each.partition("=")
+        if not (name and equals and path):
+            raise InputError(f"{option} must be NAME=FILE; got {each!r}")
+        if name in found:
+            raise InputError(f"{option} names {name!r} twice: give each set its own name")
+        found[name] = Source(Path(path), roles)
+    return found

@@ -1,0 +1,70 @@
+"""`iknow export`: a bundle that holds its model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from rich.console import Console
+from rich.text import Text
+
+from iknow.cli import options
+from iknow.cli.data import (
+    Source,
+    check_output,
+    console_for,
+    inputs_of,
+    load_classifier,
+    paths_read,
+    show_written,
+    shown_table,
+    trained_names,
+)
+from iknow.core.text import name as shown
+from iknow.storage.info import describe_bundle
+
+
+@options.command
+def export(
+    *,
+    bundle: options.BundleArgument,
+    output: options.BundleOutput,
+    model: options.BundledModel,
+    samples: Annotated[
+        Path | None,
+        options.option(f"Compare on these too: {options.FILES}, or - for a pipe.", options.DATA),
+    ] = None,
+    input_format: options.InputFormatOption = None,
+    columns: options.Columns,
+    about: options.About,
+) -> None:
+    """Write a bundle that holds its model as ONNX, so that it runs without the model's code.
+
+    Both must answer alike on the training inputs in the bundle, and on
+    --samples: the same belief, assertion and level. For example:
+
+    iknow export b.iknow --model m.pt --samples test.csv -o portable.iknow
+
+    iknow assess portable.iknow new.csv
+    """
+    source = None
+    if samples is not None:
+        source = Source(samples, columns.roles, form=input_format)
+    with Console(stderr=True).status("Exporting ..."):
+        check_output(output, [bundle, *paths_read(source, model=model.model)])
+        check = not model.no_check_model
+        classifier = load_classifier(bundle, model.model, check_model=check)
+        inputs = None
+        if source is not None:
+            table = source.read(classifier.model)
+            inputs = inputs_of(classifier.model, table, trained_names(classifier))
+        said = {"version": classifier.plan_.bundled["about"].version, **about.given}
+        classifier.save(output, onnx=True, samples=inputs, **said)
+    console, compared = console_for(output), describe_bundle(output).exported or {}
+    numbers = ("largest difference", "tolerance")
+    found = shown_table("", *numbers, right=numbers)
+    for what, by in {"scores": compared["scores"], **compared["layers"]}.items():
+        found.add_row(Text(shown(what)), *(f"{by[key]:.2g}" for key in ("difference", "tolerance")))
+    console.print(f"The model in the bundle answers alike on {compared['samples']:,} samples")
+    console.print(found)
+    show_written(output, console)

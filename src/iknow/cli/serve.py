@@ -1,0 +1,176 @@
+"""`iknow serve`: from options to a running service."""
+
+from __future__ import annotations
+
+import logging
+import re
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from iknow.cli import options
+from iknow.cli.options import option
+from iknow.core.text import shown
+from iknow.errors import InputError, MissingExtraError
+from iknow.explain.picture import Renderer, as_image
+
+LIMITS, AUDIT, ALARM, SAFETY = "Limits", "Audit", "Alarm", "Safety"
+SIZE = re.compile(r"(\d{1,4})x(\d{1,4})(?:x(\d))?", re.ASCII)
+
+
+@options.command
+def serve(
+    bundles: Annotated[
+        list[str] | None,
+        typer.Argument(help="Portable bundles, each as FILE or NAME=FILE.", metavar="BUNDLE..."),
+    ] = None,
+    demo: Annotated[
+        bool, typer.Option("--demo", help="Serve a digit reader, and show how to ask it.")
+    ] = False,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8000,
+    workers: Annotated[
+        int, typer.Option(min=1, help="Processes that compute, which share the evidence.")
+    ] = 1,
+    picture: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=28x28: draw unknown samples on the page.", metavar="SIZE"),
+    ] = None,
+    tokens: Annotated[
+        Path | None,
+        option(
+            "File of tokens: lines of a name, scopes and a token. Or IKNOW_TOKENS in the "
+            "environment. Needed unless only this machine is served.",
+            SAFETY,
+        ),
+    ] = None,
+    ssl_certfile: Annotated[Path | None, option("Certificate for TLS.", SAFETY)] = None,
+    ssl_keyfile: Annotated[Path | None, option("Its key.", SAFETY)] = None,
+    audit: Annotated[
+        str | None,
+        option(
+            "Record every answer in this file, or in a PostgreSQL database by its URL.",
+            AUDIT,
+            metavar="FILE|URL",
+        ),
+    ] = None,
+    keep_inputs: Annotated[
+        bool, option("Record inputs too, for audit verify.", AUDIT, "--keep-inputs")
+    ] = False,
+    audit_optional: Annotated[
+        bool,
+        option(
+            "Answer even if that cannot be recorded, instead of with 503.",
+            AUDIT,
+            "--audit-optional",
+        ),
+    ] = False,
+    retain_days: Annotated[float | None, option("Keep records this long.", AUDIT)] = None,
+    retain_mib: Annotated[int | None, option("Keep this much of them, in MiB.", AUDIT)] = None,
+    alarm_rate: Annotated[
+        float, option("Probability with which an alarm may ever be false.", ALARM)
+    ] = 0.01,
+    state: Annotated[
+        Path | None,
+        option("Folder that keeps alarms across restarts; else beside the audit or bundle.", ALARM),
+    ] = None,
+    max_body: Annotated[int, option("Largest body, in MiB.", LIMITS, min=1)] = 32,
+    max_rows: Annotated[int, option("Most rows of a request.", LIMITS, min=1)] = 10_000,
+    queue: Annotated[int, option("Most rows that wait; then 429.", LIMITS, min=1)] = 20_000,
+    timeout: Annotated[float, option("Seconds for an answer; then 504.", LIMITS)] = 30.0,
+    drain: Annotated[float, option("Seconds to finish requests after SIGTERM.", LIMITS)] = 20.0,
+) -> None:
+    """Serve bundles over HTTP, with a page of what they know, an audit and an alarm.
+
+    It takes portable bundles, which carry their model: see iknow export. For example:
+
+    iknow serve signs.iknow --audit answers.db
+
+    curl localhost:8000/v1/models/signs/assess -H 'Content-Type: application/json' -d '{"rows":
+    [[0.1, 0.2]]}'
+    """
+    if demo is bool(bundles):
+        raise typer.BadParameter("give bundles, or --demo alone", param_hint="BUNDLE...")
+    try:
+        import_module("iknow.serve.uvicorn")
+    except ImportError as error:
+        raise MissingExtraError("serving", "serve") from error
+    from iknow.serve.served import Source, name_source
+    from iknow.serve.service import Service
+    from iknow.serve.settings import Settings
+    from iknow.serve.tokens import read_tokens
+    from iknow.serve.uvicorn import Address, run
+
+    served, sizes, show = bundles or [], picture or [], None
+    with ExitStack() as stack:
+        if demo:
+            from iknow.cli.serve_demo import SIZE_SHOWN, make_demo_service, show_when_ready
+
+            with Console(stderr=True).status("Training on digits ..."):
+                made = stack.enter_context(make_demo_service())
+            served, audit = [f"{made.name}={made.bundle}"], audit or str(made.audit)
+            sizes = [f"{made.name}={SIZE_SHOWN}"] if workers == 1 else []
+            show = partial(show_when_ready, made, console=Console())
+        _log_to_stderr()
+        settings = Settings(
+            workers=workers,
+            audit=audit,
+            keep_inputs=keep_inputs,
+            audit_required=not audit_optional,
+            retain_days=retain_days,
+            retain_bytes=None if retain_mib is None else retain_mib << 20,
+            alarm_rate=alarm_rate,
+            state=state,
+            most_body=max_body << 20,
+            most_rows=min(max_rows, queue),
+            most_waiting=queue,
+            timeout=timeout,
+            drain=drain,
+            tokens=read_tokens(tokens),
+        )
+        pictures = dict(map(_picture, sizes))
+        if pictures and workers > 1:
+            raise InputError("--picture draws in the process that listens: use --workers 1")
+        sources = [Source.parse(text) for text in served]
+        if pictures:
+            named = {name_source(source): source for source in sources}
+            if unknown := set(pictures) - set(named):
+                raise InputError(f"--picture names {shown(min(unknown))}, which is not served")
+            sources = [replace(each, picture=pictures.get(name)) for name, each in named.items()]
+        certificate, key = (None if p is None else str(p) for p in (ssl_certfile, ssl_keyfile))
+
+        def read_again(service: Any) -> None:
+            service.settings = replace(service.settings, tokens=read_tokens(tokens))
+
+        def announce(url: str) -> None:
+            Console(stderr=True).print(
+                f"iknow serves {url}  (the page is there too)", highlight=False
+            )
+            if show is not None:
+                show(url)
+
+        address = Address(host, port, certificate, key)
+        run(Service(sources, settings), address, on_reload=read_again, on_listening=announce)
+
+
+def _picture(text: str) -> tuple[str, Renderer]:
+    name, _, size = text.partition("=")
+    found = SIZE.fullmatch(size)
+    if not name or found is None:
+        raise InputError(f"--picture takes NAME=28x28 or NAME=32x32x3; got {shown(text)}")
+    return name, as_image(*(int(part) for part in found.groups() if part is not None))
+
+
+def _log_to_stderr() -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    log = logging.getLogger("iknow.serve")
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    log.propagate = False

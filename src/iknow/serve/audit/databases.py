@@ -1,0 +1,650 @@
+"""Databases that hold journals: a file, by SQLite, or one of a PostgreSQL server, by psycopg.
+
+**SQLite**, the default. The write-ahead log lets others read while one process writes. With
+`synchronous=FULL` a commit returns after the log is on disk, so it survives a loss of power; a
+crash in the middle of a commit leaves nothing of it. One process writes: it holds a lock on the
+file itself, whatever name it was opened by, which the system releases when the process ends, even
+by SIGKILL. SQLite names the log after the file, so a file with two names (hard links) would have
+two logs, and is refused. A journal that is removed or replaced while it is open would take records
+that nobody can ever read, so after each commit the files must still be the same.
+
+**PostgreSQL**. One process writes: its connection holds an advisory lock, which the server releases
+when the connection ends. `synchronous_commit` is on at least, so that a commit is on the server's
+disk when it returns. When the database goes away and comes back, the journal connects again by
+itself. A commit may have happened although its acknowledgement was lost. The new connection first
+has to get the lock, which the old one holds until the server has ended its last transaction one way
+or the other; only then is it known what was committed, and the work runs again (see
+`iknow.serve.audit.journal`). What is left of the old connection, if the network hides our end from
+the server, is terminated by its name.
+
+Messages never hold the password, nor parts of a URL that cannot be read, as it may be in there. A
+password with an @ or a / that was not escaped ends up in the name of the host or the database,
+which a message of the server or its library may quote.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import sqlite3
+import stat
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+from iknow.core.text import shown, visible
+from iknow.errors import AuditError, MissingExtraError
+from iknow.serve.audit.journal import (
+    COLUMNS,
+    RECORDS,
+    STATE,
+    TABLES,
+    Journal,
+    Result,
+    Retention,
+    Row,
+    State,
+    Tables,
+    first_state,
+)
+from iknow.serve.audit.records import Chain
+
+SQLITE_TYPES = {"int": "INTEGER", "bytes": "BLOB", "text": "TEXT"}
+POSTGRES_TYPES = {"int": "bigint", "bytes": "bytea", "text": "text"}
+NUMBER = 0x696B6E77  # "iknw": in the header of a file, and the first half of advisory locks
+PATIENCE = 5.0  # seconds to wait for another connection that holds a file for a moment
+SPARE_PAGES = 1000  # pages to give back to the system at a time after pruning
+LOCKED_BYTE = 1 << 62  # where Windows locks a file: beyond what SQLite reads or locks
+ADVICE = {
+    "SQLITE_FULL": ": make room, or limit it with a retention",
+    "SQLITE_READONLY": ": its folder and its files must be writable",
+    "SQLITE_CANTOPEN": ": its folder and its files must be readable and writable",
+    "SQLITE_NOTADB": ": name a journal, or a new file",
+    "SQLITE_CORRUPT": ": it is damaged; keep it, and name a new file",
+    "SQLITE_BUSY": ": another program holds it",
+}
+CONNECTING, WAITING = 5, 5  # seconds: for a connection, and for the lock of a process that ended
+SECRETS = ("password", "sslpassword", "passfile", "sslkey")
+SHORTEST_SECRET = 3  # characters of the least part of a password that counts as secret
+NOT_SHOWN = "it cannot be reached, or refuses us; its message quotes the password and is not shown"
+ELSEWHERE = (
+    "is open for writing elsewhere: one process writes to a journal, others may read it. Stop the "
+    "other one, or name another journal"
+)
+
+Inode = tuple[int, int]
+
+
+class FileLock:
+    """The lock on a journal's file, acquired at once or not at all; it makes the file.
+
+    Closing any descriptor of a file drops all locks that SQLite holds on it in this process. So a
+    file that this process writes to is not opened again, and the lock is released after SQLite has
+    closed the file.
+    """
+
+    def __init__(self, path: Path, name: str) -> None:
+        with _guard:
+            if _inode_of(path) in _held:
+                raise AuditError(f"{name} {ELSEWHERE}")
+            try:
+                self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+            except OSError as error:
+                raise AuditError(
+                    f"{name} cannot be opened: {error.strerror}. Its folder and its files must be "
+                    "writable"
+                ) from error
+            status = os.fstat(self._descriptor)
+            self._file: Inode = status.st_dev, status.st_ino
+            wrong = None
+            if not _lock(self._descriptor):
+                wrong = ELSEWHERE
+            elif self._file != _inode_of(path):
+                wrong = "was replaced while it was opened: try again"
+            elif status.st_nlink != 1:
+                wrong = (
+                    f"has {status.st_nlink} names (hard links), and its log would belong to one of "
+                    "them: remove the others, or name another journal"
+                )
+            if wrong is not None:
+                os.close(self._descriptor)
+                raise AuditError(f"{name} {wrong}")
+            _held[self._file] = self
+
+    def release(self) -> None:
+        """Let others have it. Called twice, it does nothing."""
+        with _guard:
+            if _held.pop(self._file, None) is not None:
+                os.close(self._descriptor)
+
+
+_held: dict[Inode, FileLock] = {}
+_guard = threading.Lock()
+
+
+def _release_in_child() -> None:
+    """A forked child would share the locks, and keep them beyond its parent's end."""
+    global _guard
+    _guard = threading.Lock()
+    for lock in list(_held.values()):
+        lock.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_release_in_child)
+
+
+def _inode_of(path: Path | str) -> Inode | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        import msvcrt
+
+        os.lseek(descriptor, LOCKED_BYTE, os.SEEK_SET)
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+        except OSError:
+            return False
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+class SqliteTables(Tables):
+    """The tables in a file."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def execute(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return self._connection.execute(statement, parameters).fetchall()
+
+    def insert(self, rows: Sequence[Row]) -> None:
+        marks = ", ".join("?" * len(Row._fields))
+        self._connection.executemany(f"INSERT INTO {RECORDS} ({COLUMNS}) VALUES ({marks})", rows)
+
+    def find_foreign(self, *, deep: bool) -> list[str]:
+        with closing(sqlite3.connect(":memory:")) as empty:
+            made = SqliteTables(empty)
+            made.create(first_state(Chain()), **SQLITE_TYPES)
+            expected, found = made._schema(), self._schema()
+        names = sorted({(kind, name) for kind, name, *_ in expected ^ found})
+        wrong = [
+            f"its {kind} {shown(name)} is not one that a journal has, is missing or was changed"
+            for kind, name in names
+        ]
+        checked = self.execute("PRAGMA integrity_check(3)") if deep else []
+        return wrong + [f"its file is damaged: {text}" for (text,) in checked if text != "ok"]
+
+    def _schema(self) -> set[tuple[str, ...]]:
+        return set(self.execute("SELECT type, name, tbl_name, sql FROM sqlite_master"))
+
+
+class SqliteJournal(Journal):
+    """A journal in a file."""
+
+    def __init__(
+        self,
+        where: str,
+        chain: Chain,
+        retention: Retention | None = None,
+        *,
+        readonly: bool = False,
+    ) -> None:
+        self._path = find_file(where, must_exist=readonly)
+        super().__init__(shown(str(self._path)), chain, retention, readonly=readonly)
+        self._writer: sqlite3.Connection | None = None
+        self._reader: sqlite3.Connection | None = None
+        self._committing = False
+        self._lock = None if readonly else FileLock(self._path, self.name)
+        try:
+            if not readonly:
+                self._writer = self._open_writer(create=True)
+            self._begin()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        self._closed = True
+        with self._writing, self._reading:
+            for connection in (self._reader, self._writer):
+                if connection is not None:
+                    with suppress(sqlite3.Error):
+                        connection.close()
+            self._reader = self._writer = None
+        if self._lock is not None:
+            self._lock.release()
+
+    def _change(self, work: Callable[[Tables], Result]) -> Result:
+        with self._errors("written"):
+            try:
+                return self._commit(work)
+            except sqlite3.Error:
+                if not self._committing:
+                    raise
+            # It may be on disk all the same, if only what follows a commit failed.
+            return self._commit(work)
+
+    def _commit(self, work: Callable[[Tables], Result]) -> Result:
+        self._committing = False
+        try:
+            self._writer = self._writer or self._open_writer(create=False)
+            with transaction(self._writer, "IMMEDIATE"):
+                result = work(SqliteTables(self._writer))
+                self._committing = True
+            if None in self._files or self._find_files() != self._files:
+                raise AuditError(
+                    f"{self.name} or its -wal file was removed or replaced while it was open: "
+                    "records that were acknowledged may be lost"
+                )
+        except BaseException:
+            self._drop_writer()  # the next one starts from what is on disk
+            raise
+        return result
+
+    def _look(self, work: Callable[[Tables], Result]) -> Result:
+        with self._errors("read"):
+            self._reader = self._reader or connect(self._path, readonly=True)
+            try:
+                with transaction(self._reader, "DEFERRED"):
+                    return work(SqliteTables(self._reader))
+            except sqlite3.Error:
+                self._reader.close()
+                self._reader = None
+                raise
+
+    def prune(self) -> bool:
+        more = super().prune()
+        if not more and self.retention is not None:
+            with self._writing, self._errors("made smaller"):
+                self._shrink()
+        return more
+
+    def _shrink(self) -> None:
+        """Give pages back to the system if many are free; a few are soon used again."""
+        writer = self._writer
+        if writer is not None:
+            free, pages = ask(writer, "freelist_count"), ask(writer, "page_count")
+            if free > pages / 4:
+                writer.execute(f"PRAGMA incremental_vacuum({SPARE_PAGES})").fetchall()
+
+    def _used(self, tables: Tables, state: State) -> float:
+        writer = self._writer
+        assert writer is not None
+        pages = ask(writer, "page_count") - ask(writer, "freelist_count")
+        return float(pages * ask(writer, "page_size"))
+
+    def _open_writer(self, *, create: bool) -> sqlite3.Connection:
+        """A connection that writes. create: make a journal in an empty file."""
+        with self._errors("opened"):
+            connection = connect(self._path, readonly=False)
+            try:
+                if create and is_empty(connection):
+                    self._create(connection)
+                if ask(connection, "application_id") != NUMBER:
+                    raise AuditError(
+                        f"{self.name} is a database of another program, not a journal: name "
+                        "another file"
+                    )
+                settle(connection)
+                connection.execute(f"SELECT version FROM {STATE}").fetchall()
+                self._files = self._find_files()
+            except BaseException:
+                connection.close()
+                raise
+            return connection
+
+    def _create(self, connection: sqlite3.Connection) -> None:
+        """Make the tables in one step: a crash leaves an empty file, which the next start fills."""
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        settle(connection)
+        with transaction(connection, "IMMEDIATE"):
+            if is_empty(connection):
+                connection.execute(f"PRAGMA application_id = {NUMBER}")
+                SqliteTables(connection).create(first_state(self.chain), **SQLITE_TYPES)
+        with suppress(OSError):  # its name must survive a loss of power too
+            folder = os.open(self._path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+
+    def _find_files(self) -> list[Inode | None]:
+        return [_inode_of(self._path), _inode_of(f"{self._path}-wal")]
+
+    def _drop_writer(self) -> None:
+        if self._writer is not None:
+            with suppress(sqlite3.Error):
+                self._writer.close()
+            self._writer = None
+
+    @contextmanager
+    def _errors(self, done: str) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            code = str(getattr(error, "sqlite_errorname", ""))
+            advice = next((text for start, text in ADVICE.items() if code.startswith(start)), "")
+            raise AuditError(f"{self.name} cannot be {done}: {error}{advice}") from error
+
+
+def find_file(where: str, *, must_exist: bool) -> Path:
+    name = shown(where)
+    try:
+        path = Path(where).resolve()
+        mode = path.stat().st_mode if path.exists() else None
+        has_folder = path.parent.is_dir()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise AuditError(f"the journal {name} cannot be opened: {error}") from error
+    if mode is not None and not stat.S_ISREG(mode):
+        kind = "a folder" if stat.S_ISDIR(mode) else "no file"
+        raise AuditError(f"the journal {name} is {kind}: name a file, such as audit.db")
+    if not has_folder:
+        raise AuditError(f"the journal {name} cannot be made: there is no folder {path.parent}")
+    if must_exist and mode is None:
+        raise AuditError(f"there is no journal {name}")
+    return path
+
+
+def connect(path: Path, *, readonly: bool) -> sqlite3.Connection:
+    """A connection; a journal in a folder that cannot be written to is read as it is."""
+    uri = f"file:{quote(str(path))}?mode={'ro' if readonly else 'rw'}"
+    if readonly and not os.access(path.parent, os.W_OK) and not os.path.exists(f"{path}-wal"):
+        uri += "&immutable=1"
+    connection = sqlite3.connect(
+        uri, uri=True, timeout=PATIENCE, isolation_level=None, check_same_thread=False
+    )
+    connection.execute("PRAGMA trusted_schema = OFF")  # somebody else may have written it
+    return connection
+
+
+def settle(connection: sqlite3.Connection) -> None:
+    (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    if mode != "wal":
+        raise AuditError(f"SQLite cannot keep a write-ahead log in this folder, only {mode!r}")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA secure_delete = ON")  # what was pruned is gone
+
+
+def is_empty(connection: sqlite3.Connection) -> bool:
+    (count,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    return bool(count == 0) and ask(connection, "application_id") in (0, NUMBER)
+
+
+def ask(connection: sqlite3.Connection, pragma: str) -> int:
+    return int(connection.execute(f"PRAGMA {pragma}").fetchone()[0])
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection, kind: str) -> Iterator[None]:
+    connection.execute(f"BEGIN {kind}")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            with suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+        raise
+
+
+class PostgresTables(Tables):
+    """The tables in a database of PostgreSQL."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def execute(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        cursor = self._connection.execute(statement.replace("?", "%s"), parameters)
+        return cursor.fetchall() if cursor.description else []
+
+    def insert(self, rows: Sequence[Row]) -> None:
+        statement = f"COPY {RECORDS} ({COLUMNS}) FROM STDIN (FORMAT BINARY)"
+        with self._connection.cursor() as cursor, cursor.copy(statement) as copy:
+            copy.set_types(("int8", "bytea", "text", "text", "text", "int8", "bytea", "bytea"))
+            for row in rows:
+                copy.write_row(row)
+
+    def find_foreign(self, *, deep: bool) -> list[str]:
+        """The database may hold other tables; ours must be plain ones, with our columns alone."""
+        wrong = []
+        for table, columns in TABLES.items():
+            expected = []
+            for column in columns.split(", "):
+                name, kind = column.rstrip("!").split()
+                expected.append(
+                    f"{name} {POSTGRES_TYPES[kind]} {'true' if '!' in column else 'false'}"
+                )
+            described = self.execute(
+                "SELECT relkind::text, relrowsecurity, relispartition, "
+                "EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal), "
+                "EXISTS (SELECT FROM pg_rewrite WHERE ev_class = c.oid), "
+                "EXISTS (SELECT FROM pg_inherits WHERE c.oid IN (inhparent, inhrelid)), "
+                "NOT EXISTS (SELECT FROM pg_index WHERE indrelid = c.oid AND indisprimary "
+                "AND indisvalid AND indkey::text = '1') AND relname = ?, "
+                "(SELECT array_agg(attname || ' ' || format_type(atttypid, atttypmod) || ' ' "
+                "|| attnotnull::text || CASE WHEN atthasdef THEN ' default' ELSE '' END "
+                "ORDER BY attnum) FROM pg_attribute "
+                "WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped) "
+                "FROM pg_class c WHERE oid = to_regclass(?)",
+                (RECORDS, table),
+            )
+            if described != [("r", *[False] * 6, expected)]:
+                wrong.append(f"its table {table} is not a plain table as a journal has it")
+        return wrong
+
+
+class PostgresJournal(Journal):
+    """A journal in a database of PostgreSQL."""
+
+    def __init__(
+        self, url: str, chain: Chain, retention: Retention | None = None, *, readonly: bool = False
+    ) -> None:
+        self._psycopg = _load_psycopg()
+        self._url, self._parts = url, self._parse(url)
+        super().__init__(show_url(self._parts), chain, retention, readonly=readonly)
+        self._label = f"iknow audit {secrets.token_hex(8)}"
+        self._lost = (self._psycopg.OperationalError, self._psycopg.InterfaceError)
+        self._writer: Any = None
+        self._reader: Any = None
+        try:
+            if not readonly:
+                with self._errors("opened"):
+                    self._writer = self._open_writer(create=True)
+            self._begin()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        self._closed = True
+        with self._writing, self._reading:
+            self._close(self._reader)
+            self._close(self._writer)
+            self._reader = self._writer = None
+
+    def _change(self, work: Callable[[Tables], Result]) -> Result:
+        with self._errors("written"):
+            if self._writer is not None:
+                try:
+                    return self._commit(work)
+                except self._lost:
+                    if not self._writer.closed:  # the server refused; the next one may succeed
+                        raise
+                    self._close(self._writer)
+                    self._writer = None
+            self._writer = self._open_writer(create=False)
+            return self._commit(work)
+
+    def _commit(self, work: Callable[[Tables], Result]) -> Result:
+        with self._writer.transaction():
+            return work(PostgresTables(self._writer))
+
+    def _look(self, work: Callable[[Tables], Result]) -> Result:
+        with self._errors("read"):
+            if self._reader is not None:
+                try:
+                    return self._look_once(work)
+                except self._lost:
+                    self._close(self._reader)
+                    self._reader = None
+            self._reader = self._connect("iknow audit reader")
+            self._reader.isolation_level = self._psycopg.IsolationLevel.REPEATABLE_READ
+            self._reader.read_only = True
+            if not self._has_tables(self._reader):
+                raise AuditError(f"there is no journal in {self.name}")
+            return self._look_once(work)
+
+    def _look_once(self, work: Callable[[Tables], Result]) -> Result:
+        with self._reader.transaction():
+            return work(PostgresTables(self._reader))
+
+    def _used(self, tables: Tables, state: State) -> float:
+        return float(state.size)  # tables keep the room of deleted rows until it is used again
+
+    def _connect(self, label: str) -> Any:
+        return self._psycopg.connect(
+            self._url,
+            autocommit=True,
+            connect_timeout=CONNECTING,
+            application_name=label,
+            keepalives_idle=10,
+            keepalives_interval=5,
+            keepalives_count=3,
+            tcp_user_timeout=20_000,
+        )
+
+    def _open_writer(self, *, create: bool) -> Any:
+        connection = self._connect(self._label)
+        try:
+            # End our own former connections, which the server may believe to be alive.
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE application_name = %s AND pid <> pg_backend_pid()",
+                (self._label,),
+            )
+            self._check_server(connection)
+            if create and not self._has_tables(connection):
+                self._create(connection)
+            self._acquire(connection)
+        except BaseException:
+            self._close(connection)
+            raise
+        return connection
+
+    def _check_server(self, connection: Any) -> None:
+        """Commits must be durable; stronger settings than ours stay."""
+        ((durable, commit),) = connection.execute(
+            "SELECT current_setting('fsync'), current_setting('synchronous_commit')"
+        ).fetchall()
+        if durable != "on":
+            raise AuditError(
+                f"{self.name} runs with fsync = {durable}, so a crash can lose what it "
+                "acknowledged: set fsync = on"
+            )
+        if commit in ("off", "local"):
+            connection.execute("SET synchronous_commit = on")
+        connection.execute("SET tcp_keepalives_idle = 10")
+
+    def _create(self, connection: Any) -> None:
+        with connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock(%s, 0)", (NUMBER,))
+            if not self._has_tables(connection):
+                PostgresTables(connection).create(first_state(self.chain), **POSTGRES_TYPES)
+
+    def _acquire(self, connection: Any) -> None:
+        """Wait for the lock: a killed process may have left a transaction that is just ending."""
+        try:
+            with connection.transaction():
+                connection.execute(f"SET LOCAL lock_timeout = '{WAITING}s'")
+                connection.execute(
+                    f"SELECT pg_advisory_lock(%s, '{STATE}'::regclass::oid::int)", (NUMBER,)
+                )
+        except self._psycopg.errors.LockNotAvailable:
+            raise AuditError(f"{self.name} {ELSEWHERE}") from None
+
+    def _has_tables(self, connection: Any) -> bool:
+        (found,) = connection.execute(f"SELECT to_regclass('{STATE}') IS NOT NULL").fetchone()
+        return bool(found)
+
+    def _close(self, connection: Any) -> None:
+        if connection is not None:
+            with suppress(self._psycopg.Error):
+                connection.close()
+
+    def _parse(self, url: str) -> dict[str, Any]:
+        """The parts of a URL; its text is not quoted, as the password may be anywhere in it."""
+        try:
+            return dict(self._psycopg.conninfo.conninfo_to_dict(url))
+        except (self._psycopg.Error, UnicodeError):
+            raise AuditError(
+                "the URL of the journal cannot be read: expected "
+                "postgresql://user@host:port/database, with special characters in the password "
+                "written as %40 for @, %3A for :, %2F for /"
+            ) from None
+
+    @contextmanager
+    def _errors(self, done: str) -> Iterator[None]:
+        try:
+            yield
+        except (self._psycopg.Error, UnicodeError) as error:
+            told = hide_secrets(visible(" ".join(str(error).split())), self._url, self._parts)
+            raise AuditError(f"{self.name} cannot be {done}: {told}") from None
+
+
+def _load_psycopg() -> Any:
+    try:
+        import psycopg
+        import psycopg.conninfo
+        import psycopg.errors
+    except ImportError as error:
+        raise MissingExtraError("an audit trail in PostgreSQL", "postgres") from error
+    return psycopg
+
+
+def show_url(parts: Mapping[str, Any]) -> str:
+    """The parts of a URL, as libpq names them, without what is secret.
+
+    Examples:
+        >>> show_url({"user": "me", "password": "secret", "host": "db", "dbname": "audit"})
+        'postgresql://me@db/audit'
+    """
+    names = ("host", "port", "user", "dbname")
+    host, port, user, database = (str(parts.get(name) or "") for name in names)
+    if "@" in host + port + database:
+        raise AuditError(
+            "the URL of the journal has more than one @: write those of the password as %40"
+        )
+    at = f"{user}@{host}" if user else host
+    return visible(f"postgresql://{at}{f':{port}' if port else ''}/{database}")
+
+
+def hide_secrets(text: str, url: str, parts: Mapping[str, Any]) -> str:
+    """A message, unless it holds something secret of the URL, whose parts these are.
+
+    Examples:
+        >>> hide_secrets("no host ret@db", "postgresql://me:sec@ret@db/audit", {"password": "sec"})
+        'it cannot be reached, or refuses us; its message quotes the password and is not shown'
+    """
+    found = [str(parts[name]) for name in SECRETS if parts.get(name)]
+    raw = re.match(r"\w+://[^/?]*?:(.*)@", url, re.DOTALL)
+    if raw is not None:
+        pieces = [raw[1], unquote(raw[1]), *re.split(r"[@:/?#]", raw[1])]
+        found += [piece for piece in pieces if len(piece) >= SHORTEST_SECRET]
+    return NOT_SHOWN if any(secret in text for secret in found) else text

@@ -1,0 +1,593 @@
+"""The client of a service that runs `iknow serve`.
+
+    samples → body → request, retried where that is safe → answers
+
+Sent again is only what was surely not answered: a request that the service refused for the moment
+(429 and 503, if it says when to come back), and one whose connection had been open before and ended
+without an answer, as a server may close an idle connection at the very moment it is used again. On
+a new connection nothing is sent twice.
+
+A token that travels without TLS can be read by everybody on the way. So it is sent to this machine
+only, unless the caller says otherwise.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+from urllib.parse import quote, urlencode, urlsplit
+
+import msgspec
+import numpy as np
+
+from iknow.core.arrays import Labels
+from iknow.core.assertion import Assertion, Assertions, Reason, Reasons
+from iknow.core.text import shorten, shown, visible
+from iknow.errors import InputError, MissingExtraError, ServiceError
+from iknow.explain.answers import as_frame
+from iknow.locking import Lock
+from iknow.serve.encoding import encode, to_json
+from iknow.serve.schema import (
+    JSON,
+    AssessReply,
+    Changed,
+    Changes,
+    Entry,
+    Label,
+    LabelCounts,
+    Model,
+    Models,
+    Reloaded,
+    Reloads,
+)
+
+if TYPE_CHECKING:  # only those who ask load it
+    import ssl
+
+    from httpx2 import HTTPTransport, Response
+
+T = TypeVar("T")
+REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}", re.ASCII)
+DEFAULT_URL = "http://127.0.0.1:8000"
+PORTS = {"http": 80, "https": 443}
+LOCAL_NAMES = ("localhost", "ip6-localhost")
+PRINTABLE = re.compile(r"[!-~]+", re.ASCII)
+"""What a token is made of: anything else would break the header that carries it."""
+BUSY = (429, 503)
+LONGEST_PAUSE = 1.0
+"""Seconds between two looks at a service that starts."""
+LONGEST_REASON = 1_000
+ON_REQUEST = ("exemplars", "evidence")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What was said about one sample: a `schema.Answer` whose words can be compared."""
+
+    belief: Label | None
+    assertion: Assertion
+    reason: Reason
+    level: float | None
+    exemplars: Mapping[str, int] | None
+    evidence: Mapping[str, Any] | None
+
+
+class Answers(Sequence[Answer]):
+    """What was said about n samples, in their order: columns, and one `Answer` by its position.
+
+    Attributes:
+        model: What answered.
+        version: Its version.
+        bundle: The sha256 of its bundle; empty if it was not loaded from one.
+        request: The id of the request, by which the audit and `Client.labels` know it.
+        belief: Labels of shape (n,); None among them where the model gave no answer.
+        assertion: Of shape (n,), comparable with `Assertion.IK`.
+        reason: Of shape (n,), comparable with `Reason.KNOWN`.
+        level: How ordinary each sample is, of shape (n,); NaN without levels.
+        exemplars: Of length n, if asked for: by layer, the training row of the believed class that
+            is nearest, -1 for none.
+        evidence: Of length n, if asked for: by layer, the distances for and against.
+
+    Examples:
+        >>> said = schema.Answer(7, "IDK", "EXTRAPOLATION", 0.01)
+        >>> answers = Answers(schema.AssessReply("digits", "1", "", "r1", (said,)))
+        >>> answers
+        Answers of digits 1: IK 0, IMK 0, IDK 1
+        >>> answers[0].belief, answers.level
+        (7, array([0.01]))
+    """
+
+    def __init__(self, reply: AssessReply) -> None:
+        self._said = said = reply.answers
+        self.model, self.version = reply.model, reply.version
+        self.bundle, self.request = reply.bundle, reply.request
+        self.belief = _as_labels([each.belief for each in said])
+        codes = np.array([Assertion[each.assertion] for each in said], np.int8)
+        self.assertion: Assertions = codes.view(Assertions)
+        reasons = np.array([Reason[each.reason] for each in said], np.int8)
+        self.reason: Reasons = reasons.view(Reasons)
+        self.level = np.array([each.level for each in said], np.float64)  # None becomes NaN
+        on_request = [tuple(getattr(each, name) for each in said) for name in ON_REQUEST]
+        self.exemplars, self.evidence = (c if c and c[0] is not None else None for c in on_request)
+
+    def __len__(self) -> int:
+        return len(self._said)
+
+    @overload
+    def __getitem__(self, i: int) -> Answer: ...
+    @overload
+    def __getitem__(self, i: slice) -> tuple[Answer, ...]: ...
+    def __getitem__(self, i: int | slice) -> Answer | tuple[Answer, ...]:
+        if isinstance(i, slice):
+            return tuple(self[row] for row in range(*i.indices(len(self))))
+        said = self._said[i]
+        words = Assertion[said.assertion], Reason[said.reason]
+        return Answer(said.belief, *words, said.level, said.exemplars, said.evidence)
+
+    def __repr__(self) -> str:
+        counts = [f"{a.name} {int((self.assertion == a).sum())}" for a in reversed(Assertion)]
+        return f"Answers of {self.model} {self.version}: {', '.join(counts)}"
+
+    def label(self, truth: Sequence[Label | None]) -> list[dict[str, Any]]:
+        """The truth about these samples, as `Client.labels` takes it.
+
+        Args:
+            truth: Of length n; None for what is not known yet.
+        """
+        if len(truth) != len(self):
+            raise InputError(f"expected {len(self)} labels, one for each answer; got {len(truth)}")
+        plain = truth.tolist() if isinstance(truth, np.ndarray) else list(truth)
+        return [
+            {"request": self.request, "row": i, "label": label}
+            for i, label in enumerate(plain)
+            if label is not None
+        ]
+
+    def to_frame(self) -> Any:
+        """The columns as a `pandas.DataFrame`: `belief`, `assertion`, `reason` and `level`.
+
+        Raises:
+            MissingExtraError: pandas is not installed.
+        """
+        columns = ("belief", "assertion", "reason", "level")
+        return as_frame({name: getattr(self, name) for name in columns})
+
+
+class Client:
+    """Asks a service. Threads may share one: each request has a connection of its own while it
+    lasts, and connections are kept open for later ones.
+
+    Args:
+        url: Where the service is. Default: the environment's IKNOW_URL, or http://127.0.0.1:8000.
+        token: Sent with each request. Default: the environment's IKNOW_TOKEN. Without TLS it is
+            sent to this machine only.
+        timeout: Seconds to wait for the service, each time.
+        retries: How often to send again what the service was too busy for. It waits as long as the
+            service asks for, and gives up if that is longer than `timeout`.
+        context: For https: what to trust. Default: what the system trusts.
+        insecure: Whether the token may travel without TLS.
+
+    Raises:
+        MissingExtraError: httpx2 is not installed: the extra `client`, which `serve` includes.
+
+    Examples:
+        >>> Client("http://127.0.0.1:8000", timeout=5)
+        Client('http://127.0.0.1:8000')
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        *,
+        timeout: float = 30,
+        retries: int = 2,
+        context: ssl.SSLContext | None = None,
+        insecure: bool = False,
+    ) -> None:
+        self.url, host = parse_url(url or os.environ.get("IKNOW_URL") or DEFAULT_URL)
+        self._token = token or os.environ.get("IKNOW_TOKEN") or None
+        check_token(self._token, self.url, is_safe=is_loopback(host) or insecure)
+        if not isinstance(timeout, (int, float)) or not 0 < timeout < float("inf"):
+            raise InputError(f"timeout must be a finite number above 0; got {shown(timeout)}")
+        if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
+            raise InputError(f"retries must be a whole number from 0; got {shown(retries)}")
+        try:
+            import httpx2  # noqa: F401 - said now, not at the first request
+        except ImportError as error:
+            raise MissingExtraError("Client", "client") from error
+        self._timeout, self._retries, self._context = timeout, retries, context
+        self._lock = Lock()
+        self._kept: tuple[int, HTTPTransport] | None = None
+        self._inherited: object = None
+
+    def assess(
+        self,
+        model: str,
+        X: Any,
+        *,
+        version: str | None = None,
+        evidence: bool = False,
+        exemplars: bool = False,
+        watch: bool = True,
+        request_id: str | None = None,
+    ) -> Answers:
+        """Ask a model about n samples.
+
+        Args:
+            model: Its name.
+            X: An array of shape (n, ...), lists of numbers, dicts by feature, texts, a data frame
+                of pandas or polars, an Arrow table; or arrays by name for a model with several
+                inputs.
+            version: Which version to ask. Default: the one the service prefers.
+            evidence: Whether to tell the distances for and against.
+            exemplars: Whether to tell the nearest training rows.
+            watch: Whether the alarm may look at these samples; not at those of a test.
+            request_id: What the audit calls this request. Default: the service makes an id.
+
+        Raises:
+            InputError: X cannot be sent.
+            ServiceError: The service refuses it, with its `status`; or there is no answer.
+        """
+        kind, body = encode(X)
+        chosen = {"evidence": evidence, "exemplars": exemplars, "watch": watch}
+        query = urlencode({name: str(bool(value)).lower() for name, value in chosen.items()})
+        part = "" if version is None else f"/versions/{_segment(version)}"
+        headers = {"Content-Type": kind}
+        if request_id is not None:
+            if not isinstance(request_id, str) or not REQUEST_ID.fullmatch(request_id):
+                raise InputError(
+                    "request_id has up to 128 letters, digits and . _ : -, and begins with one of "
+                    f"the first two; got {shown(request_id)}"
+                )
+            headers["X-Request-Id"] = request_id
+        path = f"/v1/models/{_segment(model)}{part}/assess?{query}"
+        reply = self._ask("POST", path, AssessReply, body, headers)
+        try:
+            return Answers(reply)
+        except KeyError as error:
+            raise self._misunderstood(error) from error
+
+    def models(self) -> tuple[Model, ...]:
+        """All models that are served, each in all its versions."""
+        return self._ask("GET", "/v1/models", Models).models
+
+    def model(self, name: str) -> Model:
+        """What a model is, and what it promises.
+
+        Args:
+            name: What it is called.
+        """
+        return self._ask("GET", f"/v1/models/{_segment(name)}", Model)
+
+    def status(self) -> dict[str, Any]:
+        """Everything that the page of the service shows."""
+        return self._ask("GET", "/v1/status", dict[str, Any])
+
+    def labels(self, labels: Sequence[Mapping[str, Any]]) -> LabelCounts:
+        """Tell the truth about samples that were answered.
+
+        Args:
+            labels: Dicts with `request`, `row` and `label`; see `Answers.label`.
+        """
+        try:
+            given = [dict(label.items()) for label in labels]
+        except AttributeError as error:
+            raise InputError(
+                "labels are dicts with request, row and label; see Answers.label"
+            ) from error
+        return self._post("/v1/labels", {"labels": given}, LabelCounts)
+
+    def change(
+        self,
+        model: str,
+        *,
+        add: tuple[Any, Any] | None = None,
+        ids: Sequence[int] | None = None,
+        remove: Sequence[int] = (),
+        relabel: Mapping[int, Any] | None = None,
+        why: str = "",
+        after: str | None = None,
+    ) -> Changed:
+        """Remove, relabel and add samples of a model's evidence, in this order, all or none.
+
+        When it returns, the change is in the model's bundle, and all that is asked from now on is
+        answered by it. What was certified is stale until it is certified again.
+
+        Args:
+            model: Its name.
+            add: Samples as lists of numbers, dicts by feature, texts or an array, and their labels.
+            ids: Numbers to name the added samples by. Default: they count on.
+            remove: Numbers of samples.
+            relabel: Labels by the numbers of samples.
+            why: Why, for the log; who is the name of your token.
+            after: The sha256 of the bundle that you saw. Default: what is served now. If somebody
+                else changes it first, nothing happens, and neither does it if the request comes
+                twice: a `ServiceError` of status 409.
+        """
+        pairs = [{"id": id_, "label": label} for id_, label in (relabel or {}).items()]
+        asked: dict[str, Any] = {"remove": remove, "relabel": pairs, "why": why}
+        if add is not None:
+            asked["add"] = {"rows": add[0], "labels": add[1]} | (
+                {} if ids is None else {"ids": ids}
+            )
+        asked["after"] = self.model(model).bundle if after is None else after
+        return self._post(f"/v1/models/{_segment(model)}/changes", asked, Changed)
+
+    def changes(self, model: str) -> tuple[Entry, ...]:
+        """What happened to a model's evidence, the first change first.
+
+        Args:
+            model: Its name.
+        """
+        return self._ask("GET", f"/v1/models/{_segment(model)}/changes", Changes).changes
+
+    def reload(self) -> tuple[Reloaded, ...]:
+        """Have the service load bundles that changed on disk; what became of each model."""
+        return self._post("/v1/reload", None, Reloads).models
+
+    def ready(self) -> bool:
+        """Whether the service can be reached and all its models are loaded.
+
+        Raises:
+            ServiceError: It cannot be trusted (TLS), or answers something else.
+        """
+        return self._why_not_ready() is None
+
+    def wait_until_ready(self, timeout: float = 60) -> None:
+        """Wait until the service is ready.
+
+        Raises:
+            ServiceError: It is not, after `timeout` seconds; and why.
+        """
+        end, pause = time.monotonic() + timeout, 0.05
+        while (reason := self._why_not_ready()) is not None:
+            if time.monotonic() + pause > end:
+                raise ServiceError(
+                    f"not ready after {timeout:g} s: {reason}", reason.status, reason.retry_after
+                ) from reason
+            time.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    def close(self) -> None:
+        """Close all connections; a later request opens another one."""
+        with self._lock.held():
+            kept, self._kept = self._kept, None
+        if kept is not None and kept[0] == os.getpid():
+            kept[1].close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_kept", None) is not None:
+            self.close()
+
+    def __repr__(self) -> str:
+        return f"Client({self.url!r})"
+
+    def _why_not_ready(self) -> ServiceError | None:
+        try:
+            self._ask("GET", "/readyz", dict[str, Any], retries=0)
+        except ServiceError as error:
+            if error.status in (None, 503) and not _is_untrusted(error):
+                return error
+            raise
+        return None
+
+    def _post(self, path: str, value: Any, kind: type[T]) -> T:
+        body = b"" if value is None else to_json(value)
+        return self._ask("POST", path, kind, body, {"Content-Type": JSON})
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        kind: type[T],
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        retries: int | None = None,
+    ) -> T:
+        """Send a request, again while the service is busy, and read a reply of a certain kind."""
+        told = {"Accept": JSON, "Accept-Encoding": "identity", **(headers or {})}
+        if self._token is not None:
+            told["Authorization"] = f"Bearer {self._token}"
+        for left in reversed(range(1 + (self._retries if retries is None else retries))):
+            reply = self._send(method, path, body, told)
+            wait = _as_seconds(reply.headers.get("Retry-After"))
+            if left and reply.status_code in BUSY and wait is not None and wait <= self._timeout:
+                time.sleep(wait)
+                continue
+            break
+        if reply.status_code != 200:
+            raise ServiceError(self._why(reply), reply.status_code, wait)
+        try:
+            return msgspec.json.decode(reply.content, type=kind)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            raise self._misunderstood(error) from error
+
+    def _send(
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> Response:
+        """Send a request, and wait for its answer. A `ServiceError` without status: there was none.
+
+        A kept connection that was closed meanwhile is replaced before anything is sent. If a kept
+        one ends before its answer begins, the request is sent on another.
+        """
+        import httpx2
+
+        while True:
+            steps: list[str] = []
+            extensions = {
+                "timeout": httpx2.Timeout(self._timeout).as_dict(),
+                "trace": lambda step, _, steps=steps: steps.append(step),
+            }
+            try:
+                request = httpx2.Request(
+                    method, self.url + path, headers=dict(headers), content=body or b"",
+                    extensions=extensions,
+                )  # fmt: skip
+                reply = self._open().handle_request(request)
+                reply.read()
+                return reply
+            except httpx2.TimeoutException as error:
+                raise ServiceError(
+                    f"{self.url} did not answer within {self._timeout:g} s: send fewer rows, or "
+                    "set a longer timeout"
+                ) from error
+            except httpx2.InvalidURL as error:
+                raise InputError(f"{shown(path, 80)} cannot be asked for: {error}") from error
+            except httpx2.HTTPError as error:
+                was_new = "connection.connect_tcp.started" in steps
+                has_begun = "http11.receive_response_headers.complete" in steps
+                if was_new or has_begun or not _has_ended(error):
+                    said = str(error) or type(error).__name__
+                    raise ServiceError(f"{self.url} cannot be reached: {said}") from error
+
+    def _open(self) -> HTTPTransport:
+        """The connections of this process: a forked one must not use those of its parent."""
+        import ssl
+
+        from httpx2 import HTTPTransport, Limits
+
+        with self._lock.held():
+            if self._kept is None or self._kept[0] != os.getpid():
+                self._inherited = self._kept  # to close it is the parent's business
+                trusted = ssl.create_default_context() if self._context is None else self._context
+                made = HTTPTransport(verify=trusted, trust_env=False, limits=Limits())
+                self._kept = os.getpid(), made
+            return self._kept[1]
+
+    def _why(self, reply: Response) -> str:
+        """The sentence of the service, or what else stands in the response of a proxy."""
+        try:
+            said = json.loads(reply.content)
+        except (ValueError, RecursionError):
+            said = None
+        if isinstance(said, dict) and isinstance(said.get("error"), str):
+            return f"{reply.status_code}: {shorten(visible(said['error']), LONGEST_REASON)}"
+        text = visible(reply.content[:200].decode("utf-8", "replace").strip())
+        answered = f"{self.url} answered with status {reply.status_code}"
+        return f"{answered}: {text}" if text else answered
+
+    def _misunderstood(self, error: Exception) -> ServiceError:
+        return ServiceError(
+            f"{self.url} answers, but not as this version of iknow expects "
+            f"({type(error).__name__}: {error}): is it `iknow serve`, and of this version?",
+            200,
+        )
+
+
+def _has_ended(error: Exception) -> bool:
+    """Whether a connection ended without a word, and not in the middle of one."""
+    from httpx2 import ReadError, WriteError
+
+    return isinstance(error, (ReadError, WriteError)) or "disconnected" in str(error)
+
+
+def _is_untrusted(error: BaseException | None) -> bool:
+    """Whether TLS is behind an error."""
+    import ssl
+
+    while error is not None and not isinstance(error, ssl.SSLError):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
+def _as_seconds(text: str | None) -> float | None:
+    is_number = text is not None and text.isascii() and text.isdigit() and len(text) < 10
+    return float(text) if is_number and text is not None else None
+
+
+def _as_labels(labels: list[Any]) -> Labels:
+    """Labels as numpy has them if all are of one type; else as objects."""
+    kinds = {type(label) for label in labels}
+    if len(kinds) == 1 and kinds <= {int, float, str, bool}:
+        made = np.array(labels)
+        if made.dtype.kind in "ifUb":  # not a whole number beyond 64 bits
+            return made
+    made = np.empty(len(labels), dtype=object)
+    made[:] = labels
+    return made
+
+
+def parse_url(url: str) -> tuple[str, str]:
+    """The URL of a service with its port, and its host.
+
+    Examples:
+        >>> parse_url("https://knows.example/grid/")
+        ('https://knows.example:443/grid', 'knows.example')
+
+    Raises:
+        InputError: It is no http or https URL, or has parts that no service has.
+    """
+    expected = "the URL of a service looks like http://127.0.0.1:8000"
+    if not isinstance(url, str):
+        raise InputError(f"{expected}; got {shown(url)}")
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise InputError(f"{expected}; got {shown(url)}: {error}") from error
+    if "@" in parts.netloc:  # never quoted: it holds a password
+        raise InputError(f"{expected}, without a user or a password: give token= instead")
+    if parts.scheme not in PORTS or not host or PRINTABLE.fullmatch(url) is None:
+        raise InputError(f"{expected}; got {shown(url)}")
+    if parts.query or parts.fragment:
+        raise InputError(f"{expected}, without anything after ? or #; got {shown(url)}")
+    where = f"[{host}]" if ":" in host else host
+    chosen = PORTS[parts.scheme] if port is None else port
+    return f"{parts.scheme}://{where}:{chosen}{parts.path.rstrip('/')}", host
+
+
+def check_token(token: str | None, url: str, *, is_safe: bool) -> None:
+    """Refuse a token that cannot be sent, or that others could read on its way.
+
+    is_safe: whether it may travel without TLS.
+
+    Raises:
+        InputError: Never with the token in its message.
+    """
+    if token is None:
+        return
+    if not isinstance(token, str) or PRINTABLE.fullmatch(token) is None:
+        raise InputError("a token is text of visible ASCII characters without spaces")
+    if url.startswith("http:") and not is_safe:
+        raise InputError(
+            f"a token must not travel without TLS, and {url} has none: use https, or say "
+            "insecure=True if nobody else listens on the way"
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only programs on the same machine reach an address.
+
+    Examples:
+        >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("0.0.0.0")
+        (True, True, False)
+    """
+    if host.lower().rstrip(".") in LOCAL_NAMES:
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _segment(name: str) -> str:
+    """A name as part of a path."""
+    if not isinstance(name, str) or name in ("", ".", ".."):
+        raise InputError(f"the name of a model or a version is text; got {shown(name)}")
+    try:
+        return quote(name, safe="")
+    except UnicodeEncodeError as error:
+        raise InputError(f"{shown(name)} cannot stand in a URL") from error
