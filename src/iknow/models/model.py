@@ -15,7 +15,6 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iknow.core.arrays import Bools, Floats, Floats32, Ints, Labels
 from iknow.core.codes import NO_BELIEF
@@ -358,20 +357,16 @@ def join_whole(parts: Iterable[Observation], n_samples: int | None = None) -> Ob
         unseen += [] if part.unseen is None else [part.unseen]
     if n_samples not in (None, n):
         raise InputError(f"expected observations of {n_samples} samples; got {n}")
+    whole = {}
+    for layer in list(layers):
+        whole[layer] = np.ascontiguousarray(np.concatenate(layers.pop(layer)), np.float32)
     return Observation(
-        _join(scores, np.float64),
-        _join(belief, np.int64),
-        {layer: _join(layers.pop(layer), np.float32) for layer in list(layers)},
-        _join(invalid, np.bool_),
-        _join(unseen, np.float64) if len(unseen) == len(scores) else None,
+        np.ascontiguousarray(np.concatenate(scores), np.float64),
+        np.concatenate(belief, dtype=np.int64),
+        whole,
+        np.concatenate(invalid),
+        np.concatenate(unseen) if len(unseen) == len(scores) else None,
     )
-
-
-def _join(parts: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:
-    """A contiguous copy of successive arrays."""
-    if len(parts) == 1:  # as of a single sample
-        return np.array(parts[0], dtype, order="C")
-    return np.ascontiguousarray(np.concatenate(parts), dtype)
 
 
 def check_width(layer: str, values: Floats32, width: int) -> None:

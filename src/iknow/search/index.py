@@ -136,7 +136,8 @@ class RowIndex(ABC):
         return {name: vars(self)[name] for name in kept if name != "_making"}  # its lock
 
     def _search(self, points: Floats32, scope: Scope) -> Evidence:
-        check_k(scope.any, self.n_rows)
+        if not 0 <= scope.any <= self.n_rows:
+            check_k(scope.any, self.n_rows)
         if len(points) == 0 or self.n_rows == 0:
             return empty_evidence(len(points), self.n_classes, scope.any, scope.per_class)
         return self.search(points, scope)
