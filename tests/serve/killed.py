@@ -19,12 +19,12 @@ from iknow import Ball, EpistemicClassifier
 from iknow.errors import IknowError
 from iknow.models import PrecomputedModel
 from iknow.serve.audit import Call
-from iknow.serve.changing import Asked
+from iknow.serve.schema import ChangeRequest, Relabel
 from iknow.serve.served import serve_classifier
 from iknow.serve.service import Service
 from iknow.serve.settings import Settings
 
-CHANGE = Asked([3, 5], [(7, 1)], None, [], None, "drift", None)
+CHANGE = ChangeRequest(remove=[3, 5], relabel=[Relabel(7, 1)], why="drift")
 CALLS = ("write", "fsync", "ftruncate")
 
 
@@ -101,7 +101,7 @@ def change(say, path, audit, at, power, full):
     async def work():
         service = make_service(path, audit)
         await service.start()
-        disk.watch(service.trail.journal)
+        disk.watch(service.audit.journal)
         try:
             done = await service.change("digits", CHANGE, Call("Ada", "r1"))
             say(f"made {done['bundle']}")
