@@ -167,6 +167,22 @@ def test_a_worker_that_is_killed_is_replaced_and_its_request_answered(serve, bun
     right(told, bundles[2])
 
 
+def test_workers_end_with_a_server_that_is_killed(serve, bundles):
+    server, _ = serve(workers=2)
+    assert ask(server, ask_npy(bundles[1])).status == 200
+    workers = children(server.process.pid)
+    assert len(workers) == 2
+    server.end(signal.SIGKILL)
+    wait_until(lambda: not any(map(is_alive, workers)), seconds=30)
+
+
+def is_alive(process):
+    try:
+        return Path(f"/proc/{process}/stat").read_text().split()[2] != "Z"
+    except FileNotFoundError:
+        return False
+
+
 def children(process):
     """The processes that assess; another one tracks resources."""
     found = Path(f"/proc/{process}/task/{process}/children").read_text().split()
