@@ -191,6 +191,21 @@ def children(process):
     ]
 
 
+def test_an_alarm_that_rang_still_rings_after_sigkill(serve, bundles):
+    server, path = serve()
+    rng, alarm = np.random.default_rng(0), b'iknow_alarm{alarm="drift",model="digits",version="1"} '
+    ordinary = load_digits(return_X_y=True)[0][1500:1780].astype(np.float32) / 16
+    ask(server, ask_npy(ordinary))
+    strange = ask_npy(rng.random((300, 64)).astype(np.float32))
+    assert alarm + b"0.0" in ask(server, METRICS).body
+    ask(server, strange)
+    wait_until(lambda: alarm + b"1.0" in ask(server, METRICS).body)
+    server.end(signal.SIGKILL)
+    again, _ = serve()
+    assert alarm + b"1.0" in ask(again, METRICS).body
+    assert (path.with_name("digits.iknow.state") / "digits@1.json").is_file()
+
+
 def test_a_database_that_goes_away_and_comes_back(serve, bundles):
     from tests.serve.audit.server import Server
 
