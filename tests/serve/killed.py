@@ -88,6 +88,20 @@ class Disk:
         threading.Event().wait()  # no thread goes on
 
 
+def failing_fsync(path, which, number=errno.ENOSPC):
+    """An `os.fsync` that fails for some of its calls about a file, counted from 1."""
+    real, file, calls = os.fsync, os.stat(path), []
+
+    def fsync(descriptor):
+        if os.path.samestat(os.fstat(descriptor), file):
+            calls.append(descriptor)
+            if which(len(calls)):
+                raise OSError(number, os.strerror(number))
+        real(descriptor)
+
+    return fsync
+
+
 def make_service(path, audit, **settings):
     """A service of a bundle, which needs no model to remove and relabel."""
     served = serve_classifier("digits", EpistemicClassifier.load(path))

@@ -22,7 +22,7 @@ from iknow.serve.served import Source, serve_classifier
 from iknow.serve.settings import Settings
 from iknow.storage.bundle import compact_bundle
 from tests.serve.audit.crashing import Nursery
-from tests.serve.killed import make_classifier, make_service
+from tests.serve.killed import failing_fsync, make_classifier, make_service
 
 WORK = "tests.serve.killed:change"
 
@@ -221,15 +221,7 @@ def test_an_audit_that_is_optional_lets_a_change_pass_and_learns_of_it_later(cli
 
 def test_a_change_that_the_disk_does_not_take_is_told_as_undone(client, monkeypatch):
     asker, server, path = client()
-    real, calls = os.fsync, []
-
-    def fail(descriptor):
-        calls.append(descriptor)
-        if len(calls) == 2:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        real(descriptor)
-
-    monkeypatch.setattr("iknow.storage.archive.os.fsync", fail)
+    monkeypatch.setattr(os, "fsync", failing_fsync(path, lambda n: n == 2))
     with pytest.raises(ServiceError, match="the disk is full"):
         asker.change("digits", remove=[3])
     monkeypatch.undo()
@@ -239,15 +231,7 @@ def test_a_change_that_the_disk_does_not_take_is_told_as_undone(client, monkeypa
 
 def test_a_disk_that_fails_for_good_leaves_it_open_until_the_next_look(client, monkeypatch):
     asker, server, path = client()
-    real, calls = os.fsync, []
-
-    def fail(descriptor):
-        calls.append(descriptor)
-        if len(calls) > 1:
-            raise OSError(errno.EIO, "Input/output error")
-        real(descriptor)
-
-    monkeypatch.setattr("iknow.storage.archive.os.fsync", fail)
+    monkeypatch.setattr(os, "fsync", failing_fsync(path, lambda n: n > 1, errno.EIO))
     monkeypatch.setattr("iknow.storage.archive._take_back", lambda *_: None)
     with pytest.raises(ServiceError, match="not known whether the change was made") as refused:
         asker.change("digits", remove=[3])
