@@ -7,6 +7,7 @@ is killed. If the power fails too, what was written to the bundle since the last
 
 import asyncio
 import errno
+import itertools
 import os
 import signal
 import threading
@@ -122,5 +123,19 @@ def change(say, path, audit, at, power, full):
         except IknowError as error:
             say(f"refused {error.status}")
         time.sleep(600)
+
+    asyncio.run(work())
+
+
+def change_forever(say, path, audit):
+    """Change a bundle again and again, and say the sha256 after each change."""
+
+    async def work():
+        service = make_service(path, audit)
+        await service.start()
+        for i in itertools.count():
+            label = Asked([], [(1 + i % 30, i % 3)], None, [], None, "drift", None)
+            done = await service.change("digits", label, Call("Ada", f"r{i}"))
+            say(done["bundle"])
 
     asyncio.run(work())

@@ -4,8 +4,10 @@ import asyncio
 import errno
 import json
 import os
+import random
 import shutil
 import subprocess
+import time
 from collections import Counter
 from datetime import timedelta
 from itertools import count
@@ -145,6 +147,23 @@ def test_a_kill_while_a_full_disk_is_cleared_leaves_them_in_agreement(
         assert whats in ((), (ANNOUNCED, UNDONE), (ANNOUNCED, FOUND))
     assert said == ["refused 507"]
     assert whats == (ANNOUNCED, UNDONE)
+
+
+@pytest.mark.slow
+def test_kills_at_random_lose_no_change_that_was_acknowledged(path, audit):
+    chance = random.Random(0)
+    with Nursery("tests.serve.killed:change_forever") as nursery:
+        for _ in range(40):
+            nursery.start(str(path), str(audit))
+            assert nursery.wait_for(chance.randrange(1, 8)), "the child ended by itself"
+            time.sleep(chance.uniform(0, 0.02))  # the moment is what is tested
+            nursery.kill()
+            restart(path, audit)
+            check_agree(path, audit)
+        assert nursery.failures == []
+    made = {each.details["bundle"] for each in events_in(audit) if each.what == MADE}
+    assert set(nursery.said) <= made
+    assert len(nursery.said) > 40
 
 
 @pytest.fixture

@@ -92,10 +92,10 @@ def run_nursery(work):
         child = os.fork()
         if child == 0:
             try:
+                os.write(1, f"born {os.getpid()}\n".encode())  # before it says anything
                 run(lambda text: os.write(1, f"said {text}\n".encode()), *line.rstrip().split("\t"))
             finally:
                 os._exit(1)
-        os.write(1, f"born {child}\n".encode())
         _, status = os.waitpid(child, 0)
         os.write(1, f"dead {os.waitstatus_to_exitcode(status)}\n".encode())
 
