@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from iknow.serve.served import serve_classifier
+from iknow.serve.server import Address, make_server
 from iknow.serve.service import Service
 from iknow.serve.settings import Settings
-from iknow.serve.uvicorn import Address, make_server
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Awaited(Service):
 def serve_in_thread(models, settings=None, *, certificate=None, key=None):
     """Run the real server on a free port of loopback until the block ends; it is ready.
 
-    models: classifiers by name, or a list of bundles (`Source`) or served models.
+    models: classifiers by name, or a list of bundles (`BundleSource`) or served models.
     """
     if isinstance(models, dict):
         models = [serve_classifier(name, classifier) for name, classifier in models.items()]

@@ -9,6 +9,6 @@ other packages' detectors, each in a file that bears its name (`peers`). Package
 into the same environment run in their own: name its Python, as in
 `--alibi-detect=/venv/bin/python`.
 
-The bets of `iknow.serve.monitor.betting` were chosen on the scenes of `DESIGN`; the figures to
+The bets of `iknow.serve.monitor.martingale` were chosen on the scenes of `DESIGN`; the figures to
 quote are those of the others.
 """

@@ -54,7 +54,7 @@ class Forker:
 def main(settings: str) -> None:
     from benchmarks.service.small import digits
     from iknow.serve.served import serve_classifier
-    from iknow.serve.uvicorn import run  # noqa: F401 - loaded once, for all children
+    from iknow.serve.server import run  # noqa: F401 - loaded once, for all children
 
     served = serve_classifier("digits", digits()[0])
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the dead need no burial
@@ -66,9 +66,9 @@ def main(settings: str) -> None:
 
 
 def _serve(served: object, settings: dict[str, object]) -> None:
+    from iknow.serve.server import Address, run
     from iknow.serve.service import Service
     from iknow.serve.settings import Settings
-    from iknow.serve.uvicorn import Address, run
 
     service = Service([served], Settings(**settings))  # type: ignore[list-item, arg-type]
     run(service, Address(port=0), on_listening=lambda url: print(os.getpid(), url, flush=True))

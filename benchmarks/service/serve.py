@@ -10,15 +10,15 @@ import logging
 import sys
 from pathlib import Path
 
-from iknow.serve.served import Served, Source, serve_classifier
+from iknow.serve.served import BundleSource, ServedModel, serve_classifier
+from iknow.serve.server import Address, run
 from iknow.serve.service import Service
 from iknow.serve.settings import Settings
-from iknow.serve.uvicorn import Address, run
 
 
 def main(settings: str, what: str = "small") -> None:
     logging.basicConfig(level=logging.ERROR)
-    models: list[Source | Served] = [Source(Path(what))]
+    models: list[BundleSource | ServedModel] = [BundleSource(Path(what))]
     if what == "small":
         from benchmarks.service.small import all_models
 

@@ -7,6 +7,7 @@ what numpy writes for a plain array in version 1.0.
 from __future__ import annotations
 
 import re
+import sys
 from math import prod
 from typing import Any
 
@@ -55,5 +56,21 @@ def decode_array(content: Any, *, by_columns: bool = False) -> Any:
     size = start + dtype.itemsize * prod(shape)
     if dtype.itemsize == 0 or len(content) != size:
         raise ValueError(f"expected {size} bytes for an array of shape {shape}; got {len(content)}")
+    # numpy stores any number as a character, and Python fails in odd ways on those that are none.
+    if dtype.kind == "U" and (content[start:].view("<u4") > sys.maxunicode).any():
+        raise ValueError("its text holds numbers that are no characters")
     order: Any = "F" if found[2] == "True" else "C"
     return content[start:].view(dtype).reshape(shape, order=order)
+
+
+def check_array(array: Any, where: str, dtype: str, shape: tuple[int | None, ...]) -> None:
+    """Refuse an array of another type or shape; None stands for any size but 0."""
+    fits = array.dtype == np.dtype(dtype) and array.ndim == len(shape)
+    for size, wanted in zip(array.shape, shape, strict=False):
+        fits &= size > 0 if wanted is None else size == wanted
+    if not fits:
+        sizes = ", ".join("at least one" if size is None else str(size) for size in shape)
+        raise ValueError(
+            f"{where} must hold {np.dtype(dtype)} of shape ({sizes}); it has shape {array.shape} "
+            f"and dtype {array.dtype}"
+        )

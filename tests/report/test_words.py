@@ -60,6 +60,7 @@ def test_a_certificate_for_other_neighborhoods_does_not_count(assessed, selectio
     other = assessment.under(dict.fromkeys(assessment.evidence, Ball(0.81)))
     assert is_about(selection, assessment)
     assert not is_about(selection, other)
+    assert not is_about(selection, replace(assessment, least_confidence=0.5))
     told = words(other, y_true, selection)
     assert "about other neighborhoods" in told
     assert "Guaranteed" not in told

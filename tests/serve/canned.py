@@ -12,9 +12,9 @@ from sklearn.datasets import load_digits
 from sklearn.neural_network import MLPClassifier
 
 from iknow import EpistemicClassifier, as_image
-from iknow.serve.fastapi.pages import HEADERS, page_files
-from iknow.serve.live import Live
-from iknow.serve.seen import Looker
+from iknow.serve.activity import Activity
+from iknow.serve.answers import Portrayer
+from iknow.serve.page import HEADERS, page_files
 
 HOSTILE = "<img src=x onerror=\"document.title='run'\">"
 NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC).timestamp()
@@ -45,11 +45,11 @@ class Clock:
 
 def make_live(reader, reference, clock):
     threshold = reader.selection_.level
-    live = Live(
+    live = Activity(
         reader.classes_, ["input", "hidden1"],
         reference=reference, threshold=threshold, clock=clock,
     )  # fmt: skip
-    live.looker = Looker(as_image(8, 8, limits=(0, 1)), clock=clock)
+    live.portrayer = Portrayer(as_image(8, 8, limits=(0, 1)), clock=clock)
     return live
 
 
@@ -67,7 +67,8 @@ def converse(live, reader, clock, n_requests=8, noise=0.0, seed=0):
             warnings.simplefilter("ignore")
             assessment = reader.assess(inputs)
         seconds = float(0.004 * np.exp(0.4 * rng.normal()))
-        live.take(live.looker.look(assessment, inputs), seconds, f"{seed}-{step}")
+        portraits = live.portrayer.portray(assessment, inputs)
+        live.add(assessment.answers, seconds, f"{seed}-{step}", portraits)
         requests[f"{seed}-{step}"] = inputs
     return requests
 

@@ -20,12 +20,12 @@ from iknow import Ball, EpistemicClassifier
 from iknow.errors import IknowError
 from iknow.models import PrecomputedModel
 from iknow.serve.audit import Call
-from iknow.serve.changing import Asked
+from iknow.serve.schema import ChangeRequest, Relabel
 from iknow.serve.served import serve_classifier
 from iknow.serve.service import Service
 from iknow.serve.settings import Settings
 
-CHANGE = Asked([3, 5], [(7, 1)], None, [], None, "drift", None)
+CHANGE = ChangeRequest(remove=[3, 5], relabel=[Relabel(7, 1)], why="drift")
 CALLS = ("write", "fsync", "ftruncate")
 
 
@@ -116,10 +116,10 @@ def change(say, path, audit, at, power, full):
     async def work():
         service = make_service(path, audit)
         await service.start()
-        disk.watch(service.trail.journal)
+        disk.watch(service.audit.journal)
         try:
             done = await service.change("digits", CHANGE, Call("Ada", "r1"))
-            say(f"made {done['bundle']}")
+            say(f"made {done.bundle}")
         except IknowError as error:
             say(f"refused {error.status}")
         time.sleep(600)
@@ -134,8 +134,8 @@ def change_forever(say, path, audit):
         service = make_service(path, audit)
         await service.start()
         for i in itertools.count():
-            label = Asked([], [(1 + i % 30, i % 3)], None, [], None, "drift", None)
+            label = ChangeRequest(relabel=[Relabel(1 + i % 30, i % 3)])
             done = await service.change("digits", label, Call("Ada", f"r{i}"))
-            say(done["bundle"])
+            say(done.bundle)
 
     asyncio.run(work())

@@ -20,7 +20,7 @@ from iknow.errors import ServiceError
 from iknow.serve.audit import Retention, open_journal, verify
 from iknow.serve.audit.records import make_event
 from iknow.serve.audit.writer import ANNOUNCED, FOUND, MADE, UNDONE, complete, shorten
-from iknow.serve.served import Source, serve_classifier
+from iknow.serve.served import BundleSource, serve_classifier
 from iknow.serve.settings import Settings
 from iknow.storage.bundle import compact_bundle
 from tests.serve.audit.crashing import Nursery
@@ -99,6 +99,8 @@ def kill_at(nursery, made, folder, at, power=False, full=-1):
     nursery.start(str(path), str(audit), str(at), str(power), str(full))
     if nursery.wait_for(1):
         nursery.kill()
+    else:
+        assert nursery.code == -9, "the child ended by itself"
     return nursery.said, path, audit
 
 
@@ -194,7 +196,7 @@ def fill(journal):
 def test_a_change_that_the_audit_cannot_hold_is_not_made(client):
     asker, server, path = client()
     before, bundle = path.read_bytes(), asker.model("digits").bundle
-    fill(server.service.trail.journal)
+    fill(server.service.audit.journal)
     with pytest.raises(ServiceError, match="could not be recorded, so it is not made") as refused:
         asker.change("digits", **MANY)
     assert refused.value.status == 503
@@ -232,7 +234,7 @@ def test_a_disk_that_is_full_for_the_audit_prevents_changes(running, path, tmp_p
 
 def test_an_audit_that_is_optional_lets_a_change_pass_and_learns_of_it_later(client):
     asker, server, path = client(audit_required=False)
-    fill(server.service.trail.journal)
+    fill(server.service.audit.journal)
     asker.change("digits", **MANY)  # its announcement is lost, and the next record is not
     server.stop()
     assert check_agree(path, path.parent / "audit.db") == [MADE]
@@ -275,7 +277,7 @@ def test_what_others_change_is_found_at_a_start_and_compacting_changes_nothing(p
 def test_a_reload_finds_what_others_changed(running, digits, tmp_path):
     path = tmp_path / "digits.iknow"
     digits.classifier.save(path, onnx=True)
-    server = running([Source(path)], Settings(audit=str(tmp_path / "audit.db")))
+    server = running([BundleSource(path)], Settings(audit=str(tmp_path / "audit.db")))
     EpistemicClassifier.load(path).memory.remove([3], who="Ada").commit()
     assert Client(server.url).reload()[0].changed
     server.stop()

@@ -8,23 +8,26 @@ from typing import Any
 import numpy as np
 import pytest
 
+from iknow.core.assertion import Assertions, Reasons
 from iknow.errors import InputError
+from iknow.serve.answers import RequestAnswers, Wanted
 from iknow.serve.batching import Batcher
-from iknow.serve.refusal import Refusal
-from iknow.serve.rows import Rows
-from iknow.serve.said import Said, Wanted
+from iknow.serve.bodies import Rows
+from iknow.serve.schema import Refusal
 
 
-def said_of(rows: Rows) -> Said:
+def said_of(rows: Rows) -> RequestAnswers:
     """Answers that tell which row they belong to."""
     values: Any = np.asarray(rows.values)
     codes = values[:, 0].astype(np.int64)
     zeros = np.zeros(len(codes), dtype=np.int8)
     watched = values[:, 0].astype(float)
-    unknown = tuple({"row": i, "value": int(code)} for i, code in enumerate(codes))
-    return Said(
-        belief=codes, assertion=zeros, reason=zeros, level=None, unknown=unknown, watched=watched,
-        watched_layers=watched[:, None], exemplars={"x": codes},
+    portraits = tuple({"row": i, "value": int(code)} for i, code in enumerate(codes))
+    return RequestAnswers(
+        classes=np.arange(100), belief=codes, score=watched, assertion=zeros.view(Assertions),
+        reason=zeros.view(Reasons), justified=np.zeros((len(codes), 100), bool), level=None,
+        weakest=None, voices=(), watched=watched, watched_by_layer=watched[:, None],
+        watched_layers=("x",), exemplars={"x": codes}, portraits=portraits,
     )  # fmt: skip
 
 
@@ -35,7 +38,7 @@ class Model:
         self.batches: list[int] = []
         self.open = asyncio.Event()
 
-    async def say(self, rows: Rows, wanted: Wanted) -> Said:
+    async def assess(self, rows: Rows, wanted: Wanted) -> RequestAnswers:
         self.batches.append(len(rows))
         await self.open.wait()
         if np.any(np.asarray(rows.values) < 0):
@@ -55,7 +58,7 @@ async def settle() -> None:
 def test_what_arrives_together_is_assessed_together() -> None:
     async def run() -> None:
         model = Model()
-        batcher = Batcher(model.say, 100, 100)
+        batcher = Batcher(model.assess, 100, 100)
         tasks = [asyncio.create_task(batcher.submit(some(i, 10 + i), Wanted())) for i in range(5)]
         await settle()
         assert batcher.waiting == 10
@@ -63,7 +66,10 @@ def test_what_arrives_together_is_assessed_together() -> None:
         for i, said in enumerate(await asyncio.gather(*tasks)):
             assert said.belief.tolist() == [i, 10 + i]
             assert said.exemplars["x"].tolist() == [i, 10 + i]
-            assert [(each["row"], each["value"]) for each in said.unknown] == [(0, i), (1, 10 + i)]
+            assert [(each["row"], each["value"]) for each in said.portraits] == [
+                (0, i),
+                (1, 10 + i),
+            ]
         assert model.batches == [2, 8]  # the first went at once, the others waited for it
         assert batcher.waiting == 0
 
@@ -73,7 +79,7 @@ def test_what_arrives_together_is_assessed_together() -> None:
 def test_the_queue_is_bounded_and_the_largest_request_fits() -> None:
     async def run() -> None:
         model = Model()
-        batcher = Batcher(model.say, 4, 100)
+        batcher = Batcher(model.assess, 4, 100)
         first = asyncio.create_task(batcher.submit(some(1, 2, 3, 4), Wanted()))
         await settle()
         with pytest.raises(Refusal) as refused:
@@ -90,7 +96,7 @@ def test_the_queue_is_bounded_and_the_largest_request_fits() -> None:
 def test_a_bad_request_does_not_harm_those_it_was_joined_with() -> None:
     async def run() -> None:
         model = Model()
-        batcher = Batcher(model.say, 100, 100)
+        batcher = Batcher(model.assess, 100, 100)
         rows = [some(1), some(2), some(-1), some(3)]
         tasks = [asyncio.create_task(batcher.submit(each, Wanted())) for each in rows]
         await settle()
@@ -105,7 +111,7 @@ def test_a_bad_request_does_not_harm_those_it_was_joined_with() -> None:
 def test_other_forms_and_other_wishes_wait_for_a_batch_of_their_own() -> None:
     async def run() -> None:
         model = Model()
-        batcher = Batcher(model.say, 100, 100)
+        batcher = Batcher(model.assess, 100, 100)
         wide = Rows(np.array([[9, 0, 0]]))
         asked = [(some(0), Wanted()), (some(1), Wanted()), (wide, Wanted()),
                  (some(2), Wanted(scores=True)), (some(3), Wanted())]  # fmt: skip
@@ -122,7 +128,7 @@ def test_other_forms_and_other_wishes_wait_for_a_batch_of_their_own() -> None:
 def test_nobody_assesses_what_nobody_waits_for() -> None:
     async def run() -> None:
         model = Model()
-        batcher = Batcher(model.say, 100, 100)
+        batcher = Batcher(model.assess, 100, 100)
         tasks = [asyncio.create_task(batcher.submit(some(i), Wanted())) for i in range(3)]
         await settle()
         tasks[1].cancel()
@@ -139,7 +145,7 @@ def test_nobody_assesses_what_nobody_waits_for() -> None:
 def test_several_batches_at_once_for_several_workers() -> None:
     async def run() -> None:
         model = Model()
-        batcher = Batcher(model.say, 100, 1, at_once=2)
+        batcher = Batcher(model.assess, 100, 1, at_once=2)
         tasks = [asyncio.create_task(batcher.submit(some(i), Wanted())) for i in range(4)]
         await settle()
         assert len(model.batches) == 2

@@ -8,7 +8,7 @@ import pytest
 from iknow import Client, EpistemicClassifier
 from iknow.errors import ServiceError
 from iknow.serve.audit import Event
-from iknow.serve.served import Source, serve_classifier
+from iknow.serve.served import BundleSource, serve_classifier
 from iknow.serve.settings import Settings
 from iknow.storage.bundle import compact_bundle
 from tests.serve.killed import failing_fsync
@@ -32,7 +32,7 @@ def path(made, tmp_path):
 def model(request, digits, path):
     """The same bundle, served by itself or with the model in Python."""
     if request.param == "portable":
-        return Source(path)
+        return BundleSource(path)
     return serve_classifier("digits", EpistemicClassifier.load(path, digits.classifier.model))
 
 
@@ -60,7 +60,7 @@ def test_a_change_is_on_disk_and_in_the_answers(running, digits, path, model, tm
     answers = client.assess("digits", X[:100])
     assert answers.bundle == after.bundle
     assert [each.name for each in answers.reason] == said_by(path, X[:100])
-    records = [record for _, record in server.service.trail.journal.records()]
+    records = [record for _, record in server.service.audit.journal.records()]
     events = [each for each in records if isinstance(each, Event)]
     (event,) = [each for each in events if each.what == "change"]
     assert event.details["before"] == before.bundle
@@ -68,7 +68,7 @@ def test_a_change_is_on_disk_and_in_the_answers(running, digits, path, model, tm
 
 
 def test_readers_go_on_while_it_changes(serving, digits, path):
-    client = Client(serving([Source(path)]))
+    client = Client(serving([BundleSource(path)]))
     X = digits.X[:30]
     states, failures, stop = {}, [], threading.Event()
 
@@ -99,7 +99,7 @@ def test_readers_go_on_while_it_changes(serving, digits, path):
 
 @pytest.mark.slow
 def test_worker_processes_load_the_new_state(serving, digits, path):
-    client = Client(serving([Source(path)], Settings(workers=2)))
+    client = Client(serving([BundleSource(path)], Settings(workers=2)))
     for i in range(3):
         done = client.change("digits", remove=[i])
         for _ in range(4):
@@ -109,19 +109,19 @@ def test_worker_processes_load_the_new_state(serving, digits, path):
 
 
 WRONG = [
-    ({}, 422, "expected an object"),
+    ({}, 422, "nothing is asked for"),
     ({"why": "x"}, 422, "nothing is asked for"),
     ({"burn": [1]}, 422, "expected an object"),
     ({"remove": [1], "after": "ab"}, 409, "by now"),
-    ({"remove": 3}, 422, "must be a list"),
-    ({"remove": [True]}, 422, "numbers of samples"),
-    ({"remove": [-1]}, 422, "numbers of samples"),
+    ({"remove": 3}, 422, "remove: expected array, got int"),
+    ({"remove": [True]}, 422, r"remove\[0\]: expected int, got bool"),
+    ({"remove": [-1]}, 422, r"remove\[0\]: expected int >= 0"),
     ({"remove": [99999]}, 422, "no samples with these numbers"),
     ({"remove": [3, 3]}, 422, "came twice"),
-    ({"relabel": [[3, 1]]}, 422, "id and label"),
-    ({"relabel": [{"id": 3, "label": [1]}]}, 422, "a label is"),
+    ({"relabel": [[3, 1]]}, 422, r"relabel\[0\]: expected object, got array"),
+    ({"relabel": [{"id": 3, "label": [1]}]}, 422, r"relabel\[0\].label: expected .*got array"),
     ({"relabel": [{"id": 3, "label": "one"}]}, 422, "another kind"),
-    ({"add": [[1]]}, 422, "add must be"),
+    ({"add": [[1]]}, 422, "add: expected object"),
     ({"add": {"rows": [[0] * 64], "labels": []}}, 422, "as many labels"),
     ({"add": {"rows": [[0] * 63], "labels": [1]}}, 422, "422"),
     ({"add": {"rows": [[0] * 64], "labels": [1], "ids": [3]}}, 422, "these numbers"),
@@ -132,7 +132,7 @@ WRONG = [
 
 
 def test_what_is_wrong_is_told_and_changes_nothing(serving, path):
-    client = Client(serving([Source(path)]))
+    client = Client(serving([BundleSource(path)]))
     before = path.read_bytes()
     for body, status, message in WRONG:
         with pytest.raises(ServiceError, match=message) as refused:
@@ -145,7 +145,7 @@ def test_what_is_wrong_is_told_and_changes_nothing(serving, path):
 
 
 def test_a_bundle_that_somebody_else_changed_is_a_conflict_until_it_is_loaded(serving, path):
-    client = Client(serving([Source(path)]))
+    client = Client(serving([BundleSource(path)]))
     EpistemicClassifier.load(path).memory.remove([3]).commit()
     with pytest.raises(ServiceError, match="reload") as refused:
         client.change("digits", remove=[5])
@@ -156,7 +156,7 @@ def test_a_bundle_that_somebody_else_changed_is_a_conflict_until_it_is_loaded(se
 
 
 def test_a_full_disk_is_told_and_nothing_is_lost(serving, digits, path, monkeypatch):
-    client = Client(serving([Source(path)]))
+    client = Client(serving([BundleSource(path)]))
     before, said = path.read_bytes(), client.assess("digits", digits.X[:50])
     monkeypatch.setattr(os, "fsync", failing_fsync(path, lambda n: n == 1))
     with pytest.raises(ServiceError, match="the disk is full") as refused:
@@ -176,23 +176,23 @@ def test_a_classifier_without_a_bundle_takes_no_changes(url):
 
 
 def test_the_alarm_and_the_figures_go_on(running, digits, path, tmp_path):
-    server = running([Source(path)], Settings(state=tmp_path / "state"))
+    server = running([BundleSource(path)], Settings(state=tmp_path / "state"))
     client = Client(server.url)
     client.assess("digits", digits.X[:40])
-    for desk in server.service.desks:
-        desk.close()  # until everything was watched
+    for model in server.service.models:
+        model.watcher.close()  # until everything was watched
     client.change("digits", remove=[3])
-    (desk,) = server.service.desks
-    assert desk.status()["live"]["total"]["rows"] == 40
-    assert desk.status()["alarm"]["n_samples"] == 40
+    (model,) = server.service.models
+    assert model.status()["live"]["total"]["rows"] == 40
+    assert model.status()["alarm"]["n_samples"] == 40
     server.stop()
-    again = running([Source(path)], Settings(state=tmp_path / "state"))
+    again = running([BundleSource(path)], Settings(state=tmp_path / "state"))
     (alarm,) = (each["alarm"] for each in Client(again.url).status()["models"])
     assert alarm["n_samples"] == 40, "it is about the stream, not about one state of the evidence"
 
 
 def test_a_compacted_bundle_is_served_again(serving, digits, path):
-    client = Client(serving([Source(path)]))
+    client = Client(serving([BundleSource(path)]))
     client.change("digits", remove=[3], why="gone")
     said = client.assess("digits", digits.X[:50])
     compact_bundle(path)

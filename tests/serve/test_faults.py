@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks.service.asking import NPY, as_npy, ask_json, ask_npy, ask_v2, assess_path
 from benchmarks.service.wire import Asked, Wire
-from iknow.serve import uvicorn
+from iknow.serve import server
 from iknow.serve.settings import Settings
 from iknow.serve.tokens import read_tokens
 from tests.conditions import wait_until
@@ -160,7 +160,7 @@ def test_a_body_that_is_too_long_is_refused_before_its_end(start, chunked):
 
 
 def test_a_slow_body_and_a_slow_head_are_not_waited_for(start, monkeypatch):
-    monkeypatch.setattr(uvicorn, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(server, "HEAD_SECONDS", 0.3)
     port, _ = start(timeout=0.3)
     body = ask_json([[0] * 64]).encode("localhost")
     with Wire(port, 20) as wire:
@@ -175,13 +175,13 @@ def test_a_slow_body_and_a_slow_head_are_not_waited_for(start, monkeypatch):
 
 def test_clients_that_disconnect_leave_nothing_behind(start, digits):
     port, service = start()
-    desk = service.desks.find("digits")
+    model = service.models.find("digits")
     content = ask_npy(digits.X[:50]).encode("localhost")
     for end in (1, 100, len(content) // 2, len(content)):
         with socket.create_connection(("127.0.0.1", port)) as gone:
             gone.sendall(content[:end])
     assert assertions(ask(port, ask_npy(digits.X[:5]))) == expected(digits, digits.X[:5])
-    wait_until(lambda: desk.batcher.waiting == 0)
+    wait_until(lambda: model.batcher.waiting == 0)
 
 
 class Gate:
@@ -189,16 +189,16 @@ class Gate:
 
     def __init__(self, service, monkeypatch):
         self.opened, self.entered = threading.Event(), threading.Event()
-        desk = service.desks.find("digits")
-        say = desk.batcher._say
+        model = service.models.find("digits")
+        assess = model.batcher._assess
 
         async def wait(rows, wanted):
             self.entered.set()
             await asyncio.to_thread(self.opened.wait, 30)
-            return await say(rows, wanted)
+            return await assess(rows, wanted)
 
-        monkeypatch.setattr(desk.batcher, "_say", wait)
-        self.batcher = desk.batcher
+        monkeypatch.setattr(model.batcher, "_assess", wait)
+        self.batcher = model.batcher
 
 
 def test_too_many_are_told_to_come_back_and_the_others_are_answered_right(
@@ -227,13 +227,13 @@ def test_joined_requests_get_their_own_answers_and_one_bad_one_harms_none(
     port, service = start()
     gate = Gate(service, monkeypatch)
     joined = []
-    say = gate.batcher._say
+    assess = gate.batcher._assess
 
     async def note(rows, wanted):
         joined.append(len(rows))
-        return await say(rows, wanted)
+        return await assess(rows, wanted)
 
-    monkeypatch.setattr(gate.batcher, "_say", note)
+    monkeypatch.setattr(gate.batcher, "_assess", note)
     rows = digits.X
     asked = [ask_npy(rows[i : i + 2]) for i in range(0, 20, 2)]
     asked += [ask_json(rows[i : i + 2].tolist()) for i in range(20, 30, 2)]
@@ -271,7 +271,7 @@ def test_a_full_disk_withholds_answers_unless_told_otherwise(start, digits, tmp_
     port, service = start(audit=str(path), audit_required=required)
     asked = ask_npy(digits.X[:50])
     assert ask(port, asked).status == 200
-    writer = service.trail.journal._writer
+    writer = service.audit.journal._writer
     (n_pages,) = writer.execute("PRAGMA page_count").fetchone()
     writer.execute(f"PRAGMA max_page_count = {n_pages}")  # until the journal opens the file anew
     told = ask(port, asked)
@@ -287,13 +287,13 @@ def test_a_full_disk_withholds_answers_unless_told_otherwise(start, digits, tmp_
         assert db.execute("pragma integrity_check").fetchone() == ("ok",)
 
 
-def test_a_request_that_outlives_its_desk_is_answered(start, digits, monkeypatch):
+def test_a_request_that_outlives_its_model_is_answered(start, digits, monkeypatch):
     """A bundle is replaced while an answer about the old one is under way."""
     port, service = start()
-    gate, desk = Gate(service, monkeypatch), service.desks.find("digits")
+    gate, model = Gate(service, monkeypatch), service.models.find("digits")
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(ask, port, ask_npy(digits.X[:3]))
         gate.entered.wait(30)
-        desk.close()
+        model.watcher.close()
         gate.opened.set()
         assert assertions(asked.result()) == expected(digits, digits.X[:3])

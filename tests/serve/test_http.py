@@ -217,16 +217,16 @@ def test_labels_are_compared_with_recorded_answers(
 def test_bodies_of_all_requests_together_are_bounded(serving: Any, digits: Any) -> None:
     row = digits.X[:1].tolist()
     size = len(json.dumps({"rows": row}))
-    settings = Settings(most_body=2 * size, most_held=2 * size)
+    settings = Settings(most_body=30 * size, most_held=30 * size)
     url = serving({"digits": digits.classifier}, settings)
     parts = urlsplit(url)
     head = (
         f"POST /v1/models/digits/assess HTTP/1.1\r\nHost: {parts.netloc}\r\n"
-        f"Content-Type: application/json\r\nContent-Length: {2 * size}\r\n\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {30 * size}\r\n\r\n"
     )
     path = "/v1/models/digits/assess"
     with socket.create_connection((parts.hostname, parts.port)) as half_sent:
-        half_sent.sendall(head.encode() + b" " * (2 * size - 1))
+        half_sent.sendall(head.encode() + b" " * (30 * size - 1))
         wait_until(lambda: ask(url, path, {"rows": row}).status == 429)
         assert ask(url, path, {"rows": row}).headers["Retry-After"]
     wait_until(lambda: ask(url, path, {"rows": row}).status == 200)  # it hung up

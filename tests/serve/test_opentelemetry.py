@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from iknow import Client
-from iknow.serve.fastapi import reading
+from iknow.serve import http
 
 
 def test_a_request_is_a_span_of_the_callers_trace(
@@ -22,7 +22,7 @@ def test_a_request_is_a_span_of_the_callers_trace(
 
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(reading.trace, "get_tracer", provider.get_tracer)
+    monkeypatch.setattr(http.trace, "get_tracer", provider.get_tracer)
     trace_id = "0af7651916cd43dd8448eb211c80319c"
     parts = urlsplit(url)
     connection = HTTPConnection(parts.hostname or "", parts.port)
@@ -40,5 +40,5 @@ def test_a_request_is_a_span_of_the_callers_trace(
 
 
 def test_without_it_nothing_happens(url: str, digits: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "trace", None)
+    monkeypatch.setattr(http, "trace", None)
     assert len(Client(url).assess("digits", digits.X[:1])) == 1

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from iknow.serve.fastapi.pages import HEADERS, STATIC, page_files
+from iknow.serve.page import HEADERS, STATIC, page_files
 from tests.browsing import PATIENCE, start_browser, wait_for
 from tests.serve.canned import (
     ACCURACY,

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from iknow.serve.decoding import JSON, NPY, decode
-from iknow.serve.refusal import Refusal
-from iknow.serve.rows import Rows, as_rows, join_rows, shape_rows
+from iknow.serve.bodies import ByteBudget, Rows, decode, join_rows, shape_rows
+from iknow.serve.bodies import as_rows as as_many_rows
+from iknow.serve.schema import JSON, NPY, Refusal
 
 NUMBERS = hnp.arrays(
     np.float64,
@@ -25,7 +25,11 @@ NUMBERS = hnp.arrays(
 
 
 def read(body: bytes, kind: str, most_rows: int = 100) -> Rows:
-    return decode(body, kind, most_rows)
+    return decode(body, kind, most_rows, ByteBudget(1 << 30))
+
+
+def as_rows(values: list[Any]) -> Rows:
+    return as_many_rows(values, 100)
 
 
 def npy(array: Any) -> bytes:

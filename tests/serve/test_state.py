@@ -11,9 +11,9 @@ import pytest
 
 from iknow import Client, EpistemicClassifier
 from iknow.errors import InputError
-from iknow.serve.monitor import AccuracyMonitor, DriftAlarm, Monitors, kept
-from iknow.serve.monitor.kept import StateFile
-from iknow.serve.served import Source, serve_classifier
+from iknow.serve.monitor import AccuracyMonitor, DriftAlarm, Monitors, state
+from iknow.serve.monitor.state import StateFile
+from iknow.serve.served import BundleSource, serve_classifier
 from iknow.serve.settings import Settings
 from iknow.storage.files import write_bytes
 from tests.conditions import wait_until
@@ -118,12 +118,12 @@ def test_the_state_is_kept_beside_the_audit_or_the_bundle(
 ):
     audit = tmp_path / "answers.db"
     settings = Settings(audit=str(audit)) if with_audit else Settings()
-    server = running([Source(bundle)], settings)
+    server = running([BundleSource(bundle)], settings)
     ask(server, digits.X[:30], samples=30)
     server.stop()
     beside = audit if with_audit else bundle
     assert (beside.with_name(f"{beside.name}.state") / FILE).is_file()
-    assert alarm_of(running([Source(bundle)], settings))["n_samples"] == 30
+    assert alarm_of(running([BundleSource(bundle)], settings))["n_samples"] == 30
 
 
 def test_one_warning_says_what_is_promised_without_a_state(
@@ -131,13 +131,13 @@ def test_one_warning_says_what_is_promised_without_a_state(
 ):
     bundle.with_name("digits.iknow.state").write_text("no folder")
     with caplog.at_level(logging.WARNING, "iknow.serve"):
-        server = running([Source(bundle)])
+        server = running([BundleSource(bundle)])
         ask(server, digits.X[:30], samples=30)
         server.stop()
     (warning,) = (each.getMessage() for each in caplog.records)
     assert "0.01, is promised from one start to the next only" in warning
     assert "--state FOLDER" in warning
-    assert alarm_of(running([Source(bundle)]))["n_samples"] == 0
+    assert alarm_of(running([BundleSource(bundle)]))["n_samples"] == 0
 
 
 def test_a_disk_that_is_full_is_told_once_and_the_alarm_rings_all_the_same(tmp_path, caplog):
@@ -167,7 +167,7 @@ def test_nobody_reads_that_it_rang_until_that_is_on_disk(tmp_path, monkeypatch):
         assert True not in read
         return write_bytes(path, content)
 
-    monkeypatch.setattr(kept, "write_bytes", write)
+    monkeypatch.setattr(state, "write_bytes", write)
     assert monitors.watch(*stream(400, 9.0))
     wait_until(lambda: True in read)
 
@@ -195,18 +195,18 @@ def test_another_rate_is_the_rate_from_now_on(running, digits, tmp_path):
 
 
 def test_changes_made_while_it_was_stopped_are_no_other_model(running, digits, bundle, settings):
-    server = running([Source(bundle)], settings)
+    server = running([BundleSource(bundle)], settings)
     ask(server, digits.X[:30], samples=30)
     server.stop()
     changed = EpistemicClassifier.load(bundle)
     changed.memory.remove([3]).commit()
-    found = running([Source(bundle)], settings)
+    found = running([BundleSource(bundle)], settings)
     assert alarm_of(found)["n_samples"] == 30
 
 
 @pytest.mark.parametrize("how", ["restart", "reload"])
 def test_a_model_that_was_tuned_again_begins_anew(running, digits, bundle, settings, caplog, how):
-    server = running([Source(bundle)], settings)
+    server = running([BundleSource(bundle)], settings)
     ask(server, digits.X[:30], samples=30)
     if how == "restart":
         server.stop()
@@ -214,25 +214,25 @@ def test_a_model_that_was_tuned_again_begins_anew(running, digits, bundle, setti
     again.tune(digits.X[:200], coverage=0.5).save(bundle, onnx=True)
     with caplog.at_level(logging.WARNING, "iknow.serve"):
         if how == "restart":
-            server = running([Source(bundle)], settings)
+            server = running([BundleSource(bundle)], settings)
         else:
             assert Client(server.url).reload()[0].changed
     assert alarm_of(server)["n_samples"] == 0
     assert "another model, or one that was tuned again" in caplog.text
     ask(server, digits.X[:20], samples=20)
     server.stop()
-    assert alarm_of(running([Source(bundle)], settings))["n_samples"] == 20
+    assert alarm_of(running([BundleSource(bundle)], settings))["n_samples"] == 20
 
 
 def test_a_bundle_written_anew_with_the_same_model_goes_on(running, digits, bundle, settings):
-    server = running([Source(bundle)], settings)
+    server = running([BundleSource(bundle)], settings)
     ask(server, digits.X[:30], samples=30)
     EpistemicClassifier.load(bundle).save(bundle, onnx=True, note="the same")
     assert Client(server.url).reload()[0].changed
     assert alarm_of(server)["n_samples"] == 30
     ask(server, digits.X[:20], samples=50)
     server.stop()
-    assert alarm_of(running([Source(bundle)], settings))["n_samples"] == 50
+    assert alarm_of(running([BundleSource(bundle)], settings))["n_samples"] == 50
 
 
 def damages(content):

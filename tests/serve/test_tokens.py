@@ -6,7 +6,7 @@ import pytest
 
 from iknow.errors import InputError
 from iknow.serve.client import is_loopback
-from iknow.serve.refusal import Refusal
+from iknow.serve.schema import Refusal
 from iknow.serve.settings import Settings
 from iknow.serve.tokens import ANYBODY, Tokens, read_tokens
 

@@ -9,7 +9,6 @@ from iknow.storage.archive import (
     FIRST_DAY,
     SECTOR,
     START,
-    Base,
     Head,
     Mark,
     encode_mark,
@@ -72,10 +71,9 @@ def seal_frame(whole):
     def read(start, stop):
         return bytes(whole[start:stop])
 
-    base = read_marks(read).last.base
-    frame = read_zip(read, START, base.end)[1]
-    mark = Mark(0, base._replace(frame=frame), Head(0, base.end, base.manifest))
-    return 2 * encode_mark(mark) + whole[START:]
+    mark = read_marks(read).last
+    frame = read_zip(read, START, mark.zip_end)[1]
+    return 2 * encode_mark(mark._replace(frame=frame)) + whole[START:]
 
 
 def set_format(path, number, *, sealed):
@@ -115,7 +113,7 @@ def write_sparse(path, contents):
         digest = hashlib.sha256(contents[0][1]).digest()
         frame = read_zip(read, START, end)[1]
         file.seek(0)
-        file.write(2 * encode_mark(Mark(0, Base(end, frame, digest), Head(0, end, digest))))
+        file.write(2 * encode_mark(Mark(0, end, frame, digest, Head(0, end, digest))))
 
 
 def make_settings(counts, **given):

@@ -422,6 +422,19 @@ def test_the_ways_of_resealing_are_right(tmp_path, contents):
     assert use(tmp_path / "x.iknow") is None
 
 
+def test_text_that_is_none_is_refused(tmp_path, contents):
+    """numpy stores any number as a character, and Python fails in odd ways on those."""
+    text = np.frombuffer(np.array([0x110000, 65], dtype="<u4").tobytes(), dtype="<U2")
+    manifest = json.loads(contents["manifest.json"])
+    for values, refused in ((text, True), (np.array([chr(0x10FFFF)]), False)):
+        encoded = b"".join(encode_array(values))
+        manifest["probe"] = ["x"]
+        manifest["arrays"]["probe/x.npy"] = hashlib.sha256(encoded).hexdigest()
+        told = {"manifest.json": write_manifest(manifest), "probe/x.npy": encoded}
+        pack(tmp_path / "x.iknow", contents | told)
+        assert ("no characters" in (use(tmp_path / "x.iknow", verify=False) or "")) == refused
+
+
 def test_a_bundle_without_rows_or_features_is_refused(tmp_path, contents):
     for n_rows, n_features in [(0, 2), (60, 0), (0, 0), (0, 10**17)]:
         arrays = {
@@ -465,7 +478,7 @@ def frame_of(path):
     """Every place in a bundle's ZIP that is in no content."""
     opened = open_file(path)
     inside = {i for place in opened.places.values() for i in range(place.start, place.stop)}
-    return [i for i in range(START, opened.marks.last.base.end) if i not in inside]
+    return [i for i in range(START, opened.marks.last.zip_end) if i not in inside]
 
 
 def test_every_flipped_bit_around_the_contents_is_noticed(tmp_path, contents):

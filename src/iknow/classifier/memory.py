@@ -223,7 +223,7 @@ def follow(classifier: EpistemicClassifier, sha256: str | None = None) -> Any:
         return None
     follower = copy.copy(classifier)
     try:
-        later = list(read_changes(wanted))[len(before.segments) :]
+        later = list(read_changes(wanted))[len(before.heads) - 1 :]
         follower.plan_ = as_bundled(plan, later, wanted.sha256)
     except IknowError:  # loading it says what is wrong
         return None

@@ -24,7 +24,7 @@ from iknow.errors import InputError
 from iknow.explain.answers import Coded
 from iknow.serve.audit import NotedHead, Record, Verification, as_time, open_journal
 from iknow.serve.audit import verify as verify_journal
-from iknow.serve.rows import Rows, as_columns, as_inputs, shape_rows
+from iknow.serve.bodies import Rows, as_columns, as_inputs, shape_rows
 from iknow.storage.info import describe_bundle
 from iknow.tables import format_to_write, writing
 

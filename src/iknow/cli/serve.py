@@ -98,14 +98,14 @@ def serve(
     if demo is bool(bundles):
         raise typer.BadParameter("give bundles, or --demo alone", param_hint="BUNDLE...")
     try:
-        import_module("iknow.serve.uvicorn")
+        import_module("iknow.serve.server")
     except ImportError as error:
         raise MissingExtraError("serving", "serve") from error
-    from iknow.serve.served import Source, name_source
+    from iknow.serve.served import BundleSource, name_source
+    from iknow.serve.server import Address, run
     from iknow.serve.service import Service
     from iknow.serve.settings import Settings
     from iknow.serve.tokens import read_tokens
-    from iknow.serve.uvicorn import Address, run
 
     served, sizes, show = bundles or [], picture or [], None
     with ExitStack() as stack:
@@ -137,7 +137,7 @@ def serve(
         pictures = dict(map(_picture, sizes))
         if pictures and workers > 1:
             raise InputError("--picture draws in the process that listens: use --workers 1")
-        sources = [Source.parse(text) for text in served]
+        sources = [BundleSource.parse(text) for text in served]
         if pictures:
             named = {name_source(source): source for source in sources}
             if unknown := set(pictures) - set(named):

@@ -204,30 +204,19 @@ def find_observer(classifier: Any, X: Any) -> Observer:
             "only a model's outputs: fit it on the model and its inputs"
         )
     few = next(iter(cut_batches(model.prepare(X), 64)))
-    described = model.layers(few)
-    names = [each.name for each in described if each.role in ("hidden", "output")]
-    inside = [name for name in names if name not in ("input", "output", "logits")]
-    said = model.observe(few, tuple(inside))
-    # The layer that gives the scores is not hidden, whatever its name.
-    inside = [name for name in inside if not _same(said.activations[name], said.scores)]
-    hidden, logits, first = inside[0] if inside else None, None, "input"
-    steps = [each.name for each in described if each.role == "input" and each.name != "input"]
-    if steps and hidden is None:
-        first = steps[0]
-    else:
-        try:
-            model.observe(few, ("input",))
-        except LayerError:  # that of texts and tokens is no place to measure in
-            first = hidden or str(classifier.layers_[0])
-    if isinstance(model, SklearnModel) and "logits" in names and said.scores.shape[1] > 2:
+    named = {each.role: each.name for each in reversed(model.layers(few)) if each.name != "input"}
+    hidden, logits = named.get("hidden"), None
+    first = "input" if hidden else named.get("input", "input")
+    try:
+        scores = model.observe(few, (first,)).scores
+    except LayerError:  # that of texts and tokens is no place to measure in
+        first = hidden or str(classifier.layers_[0])
+        scores = model.observe(few, (first,)).scores
+    if isinstance(model, SklearnModel) and named.get("output") == "logits" and scores.shape[1] > 2:
         logits = "logits"  # of two classes there is one column
     index = getattr(classifier, "indexes_", {}).get(first)
     transform = np.asarray if index is None else index.metric.transform
-    return Observer(model, first, hidden, logits, are_probabilities(said.scores), transform)
-
-
-def _same(activations: NDArray[Any], scores: Floats) -> bool:
-    return activations.shape == scores.shape and np.allclose(activations, scores, rtol=1e-5)
+    return Observer(model, first, hidden, logits, are_probabilities(scores), transform)
 
 
 RESAMPLES = 200  # enough for the ends of a 95% interval to within a tenth of its width or so

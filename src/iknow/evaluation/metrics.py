@@ -52,15 +52,17 @@ class Figures(Generic[Value]):
 
     def fraction(self, assertion: Assertion) -> Value:
         """Return the fraction of samples with `assertion`."""
-        share: Any = self.counts[assertion] / self.n_samples
-        return share  # type: ignore[no-any-return]
+        return self._share(self.counts[assertion], self.n_samples)
 
     def accuracy(self, *assertions: Assertion) -> Value:
         """Return the fraction of correct beliefs among the `assertions`; NaN without any."""
-        right, total = (each[list(assertions)].sum(axis=0) for each in (self.right, self.answered))
+        some = list(assertions)
+        return self._share(self.right[some].sum(axis=0), self.answered[some].sum(axis=0))
+
+    def _share(self, part: Any, whole: Any) -> Value:
         with np.errstate(invalid="ignore"):  # 0 / 0
-            share: Any = right / total
-        return share  # type: ignore[no-any-return]
+            share: Any = np.divide(part, whole)
+        return share if share.ndim else share.item()  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +155,7 @@ class Evaluation(Figures[float]):
             counts = {"pairs": pairs}
         return {
             "n_samples": self.n_samples,
-            **{name: None if np.isnan(value) else float(value) for name, value in figures.items()},
+            **{name: None if np.isnan(value) else value for name, value in figures.items()},
             **({"no_answer": silent} if silent else {}),
             "reasons": {reason.name: count for reason, count in self.reasons.items()},
             "classes": for_json(self.classes),

@@ -241,8 +241,9 @@ def describe_certificate(
 
 
 def is_about(selection: Selection, assessment: Assessment) -> bool:
-    """Whether it chose the neighborhoods of this assessment, so that its promises hold for them."""
-    return dict(selection.neighborhoods) == dict(assessment.neighborhoods)
+    """Whether it chose what this assessment was made with, so that its promises hold here."""
+    same = selection.least_confidence == assessment.least_confidence
+    return same and dict(selection.neighborhoods) == dict(assessment.neighborhoods)
 
 
 def _about_accuracy(
@@ -255,8 +256,8 @@ def _about_accuracy(
         ]
     if not is_about(selection, assessment):
         return [
-            "No accuracy is certified: the selection is about other neighborhoods than those of "
-            "this report."
+            "No accuracy is certified: the selection is about other neighborhoods, or another "
+            "least confidence, than those of this report."
         ]
     said = [f"{sentence}." for sentence in selection.sentences()]
     certificate = selection.certificate

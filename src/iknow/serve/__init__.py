@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import Any
 
 __all__ = ["Settings", "create_app"]
-_PLACES = {"Settings": "iknow.serve.settings", "create_app": "iknow.serve.fastapi.app"}
+_PLACES = {"Settings": "iknow.serve.settings", "create_app": "iknow.serve.http"}
 
 
 def __getattr__(name: str) -> Any:  # worker processes need no HTTP

@@ -15,11 +15,11 @@ from itertools import accumulate
 from math import ceil
 
 from iknow.errors import IknowError
-from iknow.serve.refusal import Refusal
-from iknow.serve.rows import Rows, join_rows
-from iknow.serve.said import Said, Wanted
+from iknow.serve.answers import RequestAnswers, Wanted
+from iknow.serve.bodies import Rows, join_rows
+from iknow.serve.schema import Refusal
 
-Say = Callable[[Rows, Wanted], Awaitable[Said]]
+Assess = Callable[[Rows, Wanted], Awaitable[RequestAnswers]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +28,7 @@ class Waiting:
 
     rows: Rows
     wanted: Wanted
-    answers: asyncio.Future[Said]
+    answers: asyncio.Future[RequestAnswers]
 
     def fits(self, other: Waiting) -> bool:
         return self.wanted == other.wanted and self.rows.form == other.rows.form
@@ -38,21 +38,23 @@ class Batcher:
     """Collects requests into batches, and gives each request its own answers.
 
     Args:
-        say: Assesses rows.
+        assess: Answers about rows.
         most_waiting: Rows that may wait.
         batch_rows: Rows of a batch; a larger request is a batch of its own.
         at_once: Batches that are assessed at the same time.
     """
 
-    def __init__(self, say: Say, most_waiting: int, batch_rows: int, at_once: int = 1) -> None:
-        self._say, self._most, self._batch_rows = say, most_waiting, batch_rows
+    def __init__(
+        self, assess: Assess, most_waiting: int, batch_rows: int, at_once: int = 1
+    ) -> None:
+        self._assess, self._most, self._batch_rows = assess, most_waiting, batch_rows
         self._queue: deque[Waiting] = deque()
         self._free = at_once
         self._tasks: set[asyncio.Task[None]] = set()
         self.waiting = 0
         self.rows_per_second = 0.0
 
-    async def submit(self, rows: Rows, wanted: Wanted) -> Said:
+    async def submit(self, rows: Rows, wanted: Wanted) -> RequestAnswers:
         """The answers about some rows.
 
         Raises:
@@ -72,11 +74,9 @@ class Batcher:
 
     def retry_after(self) -> int:
         """Seconds in which what waits is done, about."""
-        return (
-            max(1, min(60, ceil(self.waiting / self.rows_per_second)))
-            if self.rows_per_second
-            else 1
-        )
+        if not self.rows_per_second:
+            return 1
+        return max(1, min(60, ceil(self.waiting / self.rows_per_second)))
 
     async def drain(self) -> None:
         """Wait until nothing is under way."""
@@ -120,7 +120,7 @@ class Batcher:
 
     async def _answer(self, batch: list[Waiting]) -> None:
         try:
-            said = await self._say(join_rows([item.rows for item in batch]), batch[0].wanted)
+            answers = await self._assess(join_rows([item.rows for item in batch]), batch[0].wanted)
         except Exception as error:
             if len(batch) == 1 or not isinstance(error, IknowError):
                 for item in batch:
@@ -131,10 +131,11 @@ class Batcher:
             return
         ends = list(accumulate(len(item.rows) for item in batch))
         for item, end in zip(batch, ends, strict=True):
-            _set(item, said[end - len(item.rows) : end] if len(batch) > 1 else said)
+            part = answers[end - len(item.rows) : end] if len(batch) > 1 else answers
+            _set(item, part)
 
 
-def _set(item: Waiting, result: Said | Exception) -> None:
+def _set(item: Waiting, result: RequestAnswers | Exception) -> None:
     if item.answers.done():  # cancelled: nobody waits
         return
     if isinstance(result, Exception):

@@ -13,19 +13,18 @@ from __future__ import annotations
 import copy
 import errno
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from iknow.classifier.estimator import EpistemicClassifier
-from iknow.core.text import names, shown
+from iknow.core.text import shown
 from iknow.errors import AuditError, BundleError, ConflictError, IknowError
-from iknow.serve.refusal import Refusal
-from iknow.serve.rows import Rows, as_inputs, as_rows, shape_rows
-from iknow.serve.said import labels_of
-from iknow.serve.served import Served, promises_of
+from iknow.serve.bodies import as_inputs, as_rows, shape_rows
+from iknow.serve.schema import ChangeRequest, Refusal
+from iknow.serve.served import ServedModel
 from iknow.storage.archive import open_file
 from iknow.storage.changes import Logged
 from iknow.storage.saving import commit_changes
@@ -33,68 +32,41 @@ from iknow.storage.saving import commit_changes
 Announce = Callable[[str, Sequence[Logged]], None]
 """Takes the sha256 that the bundle will have, and the changes; raises an AuditError to prevent it.
 """
-KEYS = ("remove", "relabel", "add", "why", "after")
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-@dataclass(frozen=True)
-class Asked:
-    """A change that somebody asks for: samples to remove, to relabel and to add, in this order.
-
-    after: the sha256 of the bundle that they saw, if they say so.
-    """
-
-    remove: list[int]
-    relabel: list[tuple[int, Any]]
-    rows: Rows | None
-    labels: list[Any]
-    ids: list[int] | None
-    why: str
-    after: str | None
-
-    def __len__(self) -> int:
-        return len(self.remove) + len(self.relabel) + len(self.labels)
-
-
-def read_asked(said: Any, most_rows: int) -> Asked:
-    """What the body of a request asks for.
+def check_change(asked: ChangeRequest, classes: list[Any], most_samples: int) -> None:
+    """Refuse a change that asks for nothing, for too much, or with labels of another kind.
 
     Raises:
         Refusal: 422 or 413, with what is wrong.
     """
-    if not isinstance(said, Mapping) or not said or not set(said) <= set(KEYS):
-        got = names(said) if isinstance(said, Mapping) else shown(said, 60)
-        raise Refusal(422, f"expected an object with some of {names(KEYS)}; got {got}")
-    add = said.get("add")
-    if add is not None and (not isinstance(add, Mapping) or not {"rows", "labels"} <= set(add)):
-        raise Refusal(422, 'add must be an object {"rows": [...], "labels": [...], "ids": [...]}')
-    if add is not None and (strange := set(add) - {"rows", "labels", "ids"}):
-        raise Refusal(422, f"add has rows, labels and perhaps ids; got {names(strange)}")
-    why, after = said.get("why", ""), said.get("after")
-    if not isinstance(why, str) or not (after is None or isinstance(after, str)):
-        raise Refusal(422, "why must be text, and after the sha256 of a bundle")
-    asked = Asked(
-        remove=_as_ids(said.get("remove", []), "remove"),
-        relabel=_as_pairs(said.get("relabel", [])),
-        rows=None if add is None else as_rows(add["rows"]),
-        labels=[] if add is None else _as_list(add["labels"], "add.labels"),
-        ids=None if add is None or add.get("ids") is None else _as_ids(add["ids"], "add.ids"),
-        why=why,
-        after=after,
-    )
-    for label in (*asked.labels, *(label for _, label in asked.relabel)):
-        if not isinstance(label, (str, int, float)) or label != label:
-            raise Refusal(422, f"a label is text, a number, true or false; got {shown(label, 60)}")
-    if asked.rows is not None and len(asked.rows) != len(asked.labels):
-        raise Refusal(422, f"{len(asked.rows)} rows need as many labels; got {len(asked.labels)}")
+    n_rows = 0 if asked.add is None else len(asked.add.rows)
+    if n_rows != len(asked.labels):
+        raise Refusal(422, f"{n_rows} rows need as many labels; got {len(asked.labels)}")
     if not len(asked):
         raise Refusal(422, "nothing is asked for: name samples to add, to remove or to relabel")
-    if len(asked) > most_rows:
-        raise Refusal(413, f"a request may change {most_rows:,} samples; got {len(asked):,}")
-    return asked
+    if len(asked) > most_samples:
+        raise Refusal(413, f"a request may change {most_samples:,} samples; got {len(asked):,}")
+    known = set(map(_kind_of, classes))
+    for label in (*asked.labels, *(each.label for each in asked.relabel)):
+        if isinstance(label, float) and not isfinite(label):
+            raise Refusal(422, f"a label is text, a finite number or a flag; got {label}")
+        if _kind_of(label) not in known:  # Python takes true for 1
+            raise Refusal(
+                422, f"the label {shown(label, 60)} is of another kind than {shown(classes[0], 60)}"
+            )
 
 
-def change_served(served: Served, asked: Asked, who: str, announce: Announce) -> Served:
+def _kind_of(label: Any) -> str:
+    if isinstance(label, bool):
+        return "flag"
+    return "number" if isinstance(label, int | float) else "text"
+
+
+def change_served(
+    served: ServedModel, asked: ChangeRequest, who: str, announce: Announce
+) -> ServedModel:
     """The model after a change, which is in its bundle when this returns.
 
     announce: is called before the bundle is touched.
@@ -130,10 +102,10 @@ def change_served(served: Served, asked: Asked, who: str, announce: Announce) ->
         raise
     except IknowError as error:
         raise Refusal(422, str(error)) from error
-    return renew_served(served, changed)
+    return served.with_classifier(changed)
 
 
-def state_on_disk(served: Served) -> str | None:
+def state_on_disk(served: ServedModel) -> str | None:
     """The sha256 of a model's bundle as it is now; None if it cannot be read."""
     try:
         return open_file(Path(served.classifier.plan_.bundled["path"]), copied_up_to=0).sha256
@@ -141,7 +113,7 @@ def state_on_disk(served: Served) -> str | None:
         return None
 
 
-def sync_bundle(served: Served) -> None:
+def sync_bundle(served: ServedModel) -> None:
     """Wait until the bundle is on disk as we read it: its writer may have been killed before."""
     if "path" not in served.classifier.plan_.bundled:
         return
@@ -153,45 +125,13 @@ def sync_bundle(served: Served) -> None:
             os.close(descriptor)
 
 
-def renew_served(served: Served, classifier: EpistemicClassifier) -> Served:
-    """The same model with another state of its evidence."""
-    return replace(
-        served,
-        classifier=classifier,
-        sha256=str(classifier.plan_.bundled["sha256"]),
-        labels=labels_of(classifier),
-        promises=promises_of(classifier) or served.promises,
-    )
-
-
-def _apply(classifier: EpistemicClassifier, asked: Asked, who: str) -> None:
+def _apply(classifier: EpistemicClassifier, asked: ChangeRequest, who: str) -> None:
     if asked.remove:
         classifier.memory.remove(asked.remove, who, asked.why)
     if asked.relabel:
-        ids, labels = zip(*asked.relabel, strict=True)
-        classifier.memory.relabel(list(ids), list(labels), who, asked.why)
-    if asked.rows is not None:
-        inputs = as_inputs(classifier, shape_rows(classifier, asked.rows))
-        classifier.memory.add(inputs, asked.labels, asked.ids, who, asked.why)
-
-
-def _as_list(values: Any, where: str) -> list[Any]:
-    if not isinstance(values, list):
-        raise Refusal(422, f"{where} must be a list; got {shown(values, 60)}")
-    return values
-
-
-def _as_ids(values: Any, where: str) -> list[int]:
-    for value in _as_list(values, where):
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
-            raise Refusal(422, f"{where} must hold numbers of samples; got {shown(value, 60)}")
-    return list(values)
-
-
-def _as_pairs(values: Any) -> list[tuple[int, Any]]:
-    pairs = []
-    for value in _as_list(values, "relabel"):
-        if not isinstance(value, Mapping) or set(value) != {"id", "label"}:
-            raise Refusal(422, f"relabel holds objects with id and label; got {shown(value, 60)}")
-        pairs.append((_as_ids([value["id"]], "the id in relabel")[0], value["label"]))
-    return pairs
+        ids, labels = [each.id for each in asked.relabel], [each.label for each in asked.relabel]
+        classifier.memory.relabel(ids, labels, who, asked.why)
+    if asked.add is not None:
+        rows = shape_rows(classifier, as_rows(asked.add.rows, len(asked.add.rows)))
+        inputs = as_inputs(classifier, rows)
+        classifier.memory.add(inputs, asked.add.labels, asked.add.ids, who, asked.why)

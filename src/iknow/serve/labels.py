@@ -9,20 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from math import inf
-from typing import Any
+from math import isfinite
 
 import numpy as np
 
-from iknow.core.text import shown
 from iknow.errors import AuditError
 from iknow.serve.audit import Answer, AuditWriter, Call, Journal, Label, now
-from iknow.serve.desks import Desks
-from iknow.serve.refusal import Refusal
-
-KEYS = {"request", "row", "label"}
+from iknow.serve.schema import LabelCounts, Refusal, TrueLabel
+from iknow.serve.served import Models
 
 
 @dataclass
@@ -38,37 +34,41 @@ class Sorted:
 
 
 async def learn_labels(
-    trail: AuditWriter, desks: Desks, call: Call, labels: Sequence[Mapping[str, Any]]
-) -> dict[str, int]:
+    audit: AuditWriter, models: Models, call: Call, labels: Sequence[TrueLabel]
+) -> LabelCounts:
     """Record labels and let the monitors of their models learn from them.
 
-    Returns:
-        Counts of labels: `counted` were of IKs of a bundle that is served, `others` of other
-        answers, `repeated` came before, and `unknown` name no answer that is recorded.
+    Raises:
+        Refusal: 422 or 503; then nothing is recorded.
     """
-    wanted = [_check(label, i) for i, label in enumerate(labels)]
-    served = {(desk.served.name, sha256): desk for desk in desks for sha256 in desk.states}
+    for i, each in enumerate(labels):
+        if isinstance(each.label, float) and not isfinite(each.label):
+            raise Refusal(422, f"labels[{i}]: a number must be finite; got {each.label}")
+    served = {
+        (each.name, sha256): each.watcher for each in models for sha256 in each.watcher.bundles
+    }
     try:
-        found = await asyncio.to_thread(_sort, trail.journal, wanted, call, served)
+        found = await asyncio.to_thread(_sort, audit.journal, labels, call, served)
         if found.records:
-            await trail.write(found.records)
+            await audit.write(found.records)
     except AuditError as error:
         raise Refusal(503, "the labels could not be recorded: send them again", 5) from error
     for key, outcomes in found.right.items():
         await asyncio.to_thread(served[key].learn, np.array(outcomes, dtype=bool))
-    return found.told
+    return LabelCounts(**found.told)
 
 
 def _sort(
     journal: Journal,
-    wanted: Sequence[tuple[str, int, str]],
+    labels: Sequence[TrueLabel],
     call: Call,
     served: Collection[tuple[str, str]],
 ) -> Sorted:
     """Compare labels with recorded answers. served: names of models, and their bundles."""
     found = Sorted(dict.fromkeys(("counted", "others", "repeated", "unknown"), 0), [], {})
     seen: set[tuple[str, int]] = set()
-    for request, row, label in wanted:
+    for each in labels:
+        request, row, label = each.request, each.row, json.dumps(each.label)
         answer = journal.find(request, row)
         if answer is None:
             found.told["unknown"] += 1
@@ -90,22 +90,3 @@ def _same(answer: Answer, label: str) -> bool:
     """Whether a label is what was believed; 1 and 1.0 are the same, 1 and true are not."""
     believed, true = json.loads(answer.belief), json.loads(label)
     return bool(believed == true) and isinstance(believed, bool) == isinstance(true, bool)
-
-
-def _check(label: Any, place: int) -> tuple[str, int, str]:
-    if not isinstance(label, Mapping) or set(label) != KEYS:
-        raise Refusal(
-            422,
-            f"label {place} must be an object with request, row and label; got {shown(label, 80)}",
-        )
-    request, row, value = label["request"], label["row"], label["label"]
-    is_row = isinstance(row, int) and not isinstance(row, bool) and 0 <= row < 2**63
-    if not isinstance(request, str) or not is_row:
-        raise Refusal(422, f"label {place}: request must be an id and row a number from 0")
-    if not isinstance(value, (str, int, float)) or value in (inf, -inf) or value != value:
-        raise Refusal(
-            422,
-            f"label {place}: a label is text, a finite number, true or false; got "
-            f"{shown(value, 60)}",
-        )
-    return request, row, json.dumps(value)

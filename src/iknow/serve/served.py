@@ -1,22 +1,25 @@
-"""A served model: a bundle with its classifier, warm, and what it is called."""
+"""Served models: bundles with their classifiers, warm, and what they are called."""
 
 from __future__ import annotations
 
-import os
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from iknow.classifier.estimator import EpistemicClassifier
-from iknow.core.text import shown
+from iknow.core.codes import for_json
+from iknow.core.text import names, shown
 from iknow.errors import InputError
 from iknow.explain.picture import Renderer
 from iknow.models import PrecomputedModel
-from iknow.serve.said import labels_of
-from iknow.serve.seen import Looker
+from iknow.serve.answers import Portrayer
+from iknow.serve.batching import Batcher
+from iknow.serve.schema import Model, Refusal
+from iknow.serve.watcher import Watcher
 from iknow.storage.info import BundleInfo, describe_bundle
 
 FIRST_VERSION = "1"
@@ -25,7 +28,7 @@ SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Source:
+class BundleSource:
     """Where a served model comes from.
 
     name: what to serve it as; None takes the name in the bundle, or of its file. picture: how to
@@ -37,11 +40,11 @@ class Source:
     picture: Renderer | None = None
 
     @classmethod
-    def parse(cls, text: str) -> Source:
+    def parse(cls, text: str) -> BundleSource:
         """A path, or NAME=path.
 
         Examples:
-            >>> Source.parse("signs=bundles/2026.iknow").name
+            >>> BundleSource.parse("signs=bundles/2026.iknow").name
             'signs'
         """
         name, separator, path = text.partition("=")
@@ -50,34 +53,51 @@ class Source:
         return cls(Path(text))
 
 
-@dataclass(frozen=True, eq=False)
-class Served:
-    """A model that answers.
+@dataclass(eq=False)
+class ServedModel:
+    """One served model with its batching queue, activity counts and drift alarm.
 
     Attributes:
         name, version: What it is called.
         classifier: It, loaded and warm.
         sha256: The content of its bundle.
-        labels: Its classes as JSON has them.
-        looker: Sees what the page shows.
         promises: What is promised, in sentences.
+        portrayer: Makes what the page shows of IDKs.
         source: Where it came from; None for a classifier that was given as such.
+        created, note: When the bundle was made, and what its maker wrote down.
+        labels: Its classes as JSON has them.
+        batcher, watcher: Its queue, and what counts and watches its answers; a process that only
+            computes has neither.
     """
 
     name: str
     version: str
     classifier: EpistemicClassifier
     sha256: str
-    labels: list[Any]
     promises: tuple[str, ...]
-    looker: Looker
-    source: Source | None = None
+    portrayer: Portrayer
+    source: BundleSource | None = None
     created: str | None = None
     note: str = ""
+    labels: list[Any] = field(init=False)
+    batcher: Batcher = field(init=False)
+    watcher: Watcher = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.labels = for_json(self.classifier.classes_)
 
     @property
     def title(self) -> str:
         return f"{self.name} {self.version}"
+
+    def with_classifier(self, classifier: EpistemicClassifier) -> ServedModel:
+        """The same model with another state of its evidence, without a queue."""
+        return replace(
+            self,
+            classifier=classifier,
+            sha256=str(classifier.plan_.bundled["sha256"]),
+            promises=promises_of(classifier) or self.promises,
+        )
 
     def inputs(self) -> list[dict[str, Any]]:
         """The tensors that the model takes, as the Open Inference Protocol describes them."""
@@ -90,33 +110,37 @@ class Served:
             for name, values in arrays.items()
         ]
 
-    def _n_features(self) -> int | None:
-        """The number of features, if a row is a list of them."""
-        inputs = self.inputs()
-        shape = inputs[0]["shape"]
-        return int(shape[1]) if len(inputs) == 1 and len(shape) == 2 else None
-
-    def about(self) -> dict[str, Any]:
+    def about(self) -> Model:
         """What `GET /v1/models/NAME` tells."""
-        classifier = self.classifier
+        classifier, shapes = self.classifier, [each["shape"] for each in self.inputs()]
         known = getattr(classifier, "feature_names_in_", None)
+        return Model(
+            name=self.name,
+            version=self.version,
+            bundle=self.sha256,
+            created=self.created,
+            note=self.note,
+            classes=tuple(self.labels),
+            features=None if known is None else tuple(map(str, known)),
+            n_features=int(shapes[0][1]) if len(shapes) == 1 and len(shapes[0]) == 2 else None,
+            layers=tuple(map(str, classifier.neighborhoods_)),
+            promises=self.promises,
+            stale=getattr(getattr(classifier, "selection_", None), "stale", ""),
+            changes=len(classifier.memory.log),
+        )
+
+    def status(self) -> dict[str, Any]:
+        """What the page shows about this model."""
         return {
             "name": self.name,
             "version": self.version,
             "bundle": self.sha256,
-            "created": self.created,
-            "note": self.note,
-            "classes": self.labels,
-            "features": None if known is None else [str(name) for name in known],
-            "n_features": self._n_features(),
-            "layers": [str(layer) for layer in classifier.neighborhoods_],
             "promises": list(self.promises),
-            "stale": getattr(getattr(classifier, "selection_", None), "stale", ""),
-            "changes": len(classifier.memory.log),
+            **self.watcher.status(),
         }
 
 
-def load_served(source: Source, at: str | None = None) -> Served:
+def load_model(source: BundleSource, at: str | None = None) -> ServedModel:
     """Load a portable bundle, and warm it up; at: as it was when its sha256 was this one.
 
     Raises:
@@ -131,29 +155,27 @@ def load_served(source: Source, at: str | None = None) -> Served:
             f"{source.path} --model FILE -o OUT, or ec.save(path, onnx=True)"
         )
     name = name_source(source, info)
-    version = info.version or FIRST_VERSION
-    return _warm(
-        Served(
-            name=name,
-            version=version,
-            classifier=classifier,
-            sha256=str(classifier.plan_.bundled["sha256"]),
-            labels=labels_of(classifier),
-            promises=promises_of(classifier) or tuple(info.promises),
-            looker=Looker(source.picture),
-            source=replace(source, name=name),
-            created=info.created,
-            note=info.note,
-        )
+    model = ServedModel(
+        name=name,
+        version=info.version or FIRST_VERSION,
+        classifier=classifier,
+        sha256=str(classifier.plan_.bundled["sha256"]),
+        promises=promises_of(classifier) or tuple(info.promises),
+        portrayer=Portrayer(source.picture),
+        source=replace(source, name=name),
+        created=info.created,
+        note=info.note,
     )
+    return _warm(model)
 
 
-def name_source(source: Source, info: BundleInfo | None = None) -> str:
+def name_source(source: BundleSource, info: BundleInfo | None = None) -> str:
     """What a bundle is served as: as asked for, or as it is called, or as its file is."""
     if source.name is not None:
         return source.name
     about = describe_bundle(source.path) if info is None else info
-    return _as_segment(about.name or source.path.stem)
+    kept = re.sub(r"[^A-Za-z0-9._-]+", "-", about.name or source.path.stem).strip("-._")
+    return kept[:100] or "model"
 
 
 def serve_classifier(
@@ -161,25 +183,16 @@ def serve_classifier(
     classifier: EpistemicClassifier,
     version: str = FIRST_VERSION,
     picture: Renderer | None = None,
-) -> Served:
+) -> ServedModel:
     """Serve a classifier that exists in this process, whatever its model."""
     if not SEGMENT.fullmatch(name) or not SEGMENT.fullmatch(version):
         raise InputError(
             f"a name and a version have letters, digits and . _ -; got {shown(name)} and "
             f"{shown(version)}"
         )
-    bundled = classifier.plan_.bundled
-    return _warm(
-        Served(
-            name=name,
-            version=version,
-            classifier=classifier,
-            sha256=str(bundled.get("sha256", "")),
-            labels=labels_of(classifier),
-            promises=promises_of(classifier),
-            looker=Looker(picture),
-        )
-    )
+    sha256 = str(classifier.plan_.bundled.get("sha256", ""))
+    promises, portrayer = promises_of(classifier), Portrayer(picture)
+    return _warm(ServedModel(name, version, classifier, sha256, promises, portrayer))
 
 
 def promises_of(classifier: EpistemicClassifier) -> tuple[str, ...]:
@@ -188,15 +201,53 @@ def promises_of(classifier: EpistemicClassifier) -> tuple[str, ...]:
     return () if selection is None else tuple(selection.sentences())
 
 
-def _warm(served: Served) -> Served:
-    served.classifier.warm_up()
-    probe = getattr(served.classifier.probe_, "inputs", None)
+def _warm(model: ServedModel) -> ServedModel:
+    model.classifier.warm_up()
+    probe = getattr(model.classifier.probe_, "inputs", None)
     if probe is not None:
-        served.classifier.assess(probe)  # every part of an answer was made once
-    return served
+        model.classifier.assess(probe)  # every part of an answer was made once
+    return model
 
 
-def _as_segment(name: str) -> str:
-    """A name as a URL can hold it."""
-    kept = re.sub(r"[^A-Za-z0-9._-]+", "-", os.fspath(name)).strip("-._")
-    return kept[:100] or "model"
+class Models:
+    """All models that are served. The last one added under a name is its default version."""
+
+    def __init__(self) -> None:
+        self._all: dict[str, dict[str, ServedModel]] = {}
+
+    def __iter__(self) -> Iterator[ServedModel]:
+        return (model for versions in list(self._all.values()) for model in list(versions.values()))
+
+    def find(self, name: str, version: str | None = None) -> ServedModel:
+        """A model by its name. Raises a `Refusal`, 404, if there is none."""
+        versions = self._all.get(name)
+        if versions is None:
+            raise Refusal(404, f"there is no model {shown(name, 80)}: there is {names(self._all)}")
+        if version is None:
+            return next(reversed(versions.values()))
+        if version not in versions:
+            raise Refusal(
+                404, f"{name} has no version {shown(version, 80)}: it has {names(versions)}"
+            )
+        return versions[version]
+
+    def versions(self, name: str) -> list[str]:
+        """The versions under a name."""
+        return list(self._all[name])
+
+    def add(self, model: ServedModel) -> None:
+        versions = self._all.setdefault(model.name, {})
+        if model.version in versions:
+            raise InputError(
+                f"{model.title} is given twice: serve one of them as NAME=BUNDLE, or save it "
+                "with a version of its own"
+            )
+        versions[model.version] = model
+
+    def replace(self, old: ServedModel, new: ServedModel) -> None:
+        """Put a model in the place of another; a version of another name replaces it too."""
+        versions = self._all[old.name]
+        if versions.get(new.version, old) is not old:
+            raise InputError(f"{new.title} is served already, from another bundle")
+        kept = [new if each is old else each for each in versions.values()]
+        self._all[old.name] = {each.version: each for each in kept}

@@ -10,24 +10,33 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from iknow.classifier.memory import follow
-from iknow.errors import AuditError, BundleError, IknowError
+from iknow.errors import AuditError, BundleError, IknowError, InputError
+from iknow.serve.answers import RequestAnswers, Wanted
 from iknow.serve.audit import AuditWriter, Call, Retention, now, open_journal
-from iknow.serve.changing import Asked, change_served, renew_served, state_on_disk, sync_bundle
-from iknow.serve.computing import Computing, InProcesses, InThread
-from iknow.serve.desk import Desk, Moment
-from iknow.serve.desks import Desks, make_batcher, open_desk
+from iknow.serve.batching import Batcher
+from iknow.serve.bodies import ByteBudget, Rows, shape_rows
+from iknow.serve.changing import change_served, check_change, state_on_disk, sync_bundle
+from iknow.serve.compute import Compute, InProcesses, InThread
 from iknow.serve.labels import learn_labels
-from iknow.serve.refusal import Refusal
-from iknow.serve.room import Room
-from iknow.serve.rows import Rows, shape_rows
-from iknow.serve.said import Recorded, Said, Wanted
-from iknow.serve.served import Served, Source, load_served
+from iknow.serve.schema import (
+    Changed,
+    ChangeRequest,
+    Entry,
+    LabelCounts,
+    Refusal,
+    Reloaded,
+    TrueLabel,
+)
+from iknow.serve.served import BundleSource, Models, ServedModel, load_model
 from iknow.serve.settings import Settings
+from iknow.serve.watcher import Watcher, open_watcher
 from iknow.storage.changes import Logged
 from iknow.storage.info import describe_bundle
 from iknow.version import __version__
@@ -47,17 +56,17 @@ class Service:
 
     def __init__(
         self,
-        models: Sequence[Source | Served],
+        models: Sequence[BundleSource | ServedModel],
         settings: Settings | None = None,
     ) -> None:
         self.settings = Settings() if settings is None else settings
-        self.desks = Desks()
-        self.room = Room(self.settings.most_held)
+        self.models, self.budget = Models(), ByteBudget(self.settings.most_held)
         self.ready = self.stopping = False
         self.started, self._clock = now(), time.monotonic()
-        self._models = tuple(models)
-        self._computing: Computing | None = None
-        self.trail: AuditWriter | None = None
+        self._given = tuple(models)
+        self._compute: Compute
+        self.audit: AuditWriter | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._keeping: asyncio.Task[None] | None = None
         self._reloading, self._learning = asyncio.Lock(), asyncio.Lock()
         self.n_reloads = self.n_reload_failures = 0
@@ -66,15 +75,15 @@ class Service:
         """Open the audit, load and warm all models; it is ready afterwards."""
         settings = self.settings
         if settings.audit is not None:
-            self.trail = await asyncio.to_thread(_open_audit, settings)
-        self._computing = InThread() if settings.workers == 1 else InProcesses(settings.workers)
-        for model in self._models:
-            self.desks.add(await self._open(model))
-        for desk in self.desks:
-            log.info("serving %s (%s)", desk.served.title, desk.served.sha256[:12])
-            if self.trail is not None:
-                await self._complete(self.trail, desk.served)
-                await self.trail.note("start", desk.served)
+            self.audit = await asyncio.to_thread(_open_audit, settings)
+        self._compute = InThread() if settings.workers == 1 else InProcesses(settings.workers)
+        for given in self._given:
+            self._place(await self._open(given))
+        for model in self.models:
+            log.info("serving %s (%s)", model.title, model.sha256[:12])
+            if self.audit is not None:
+                await self._complete(self.audit, model)
+                await self.audit.note("start", model)
         self._keeping = asyncio.create_task(self._keep())
         self.ready = True
 
@@ -83,23 +92,30 @@ class Service:
         self.ready, self.stopping = False, True
         if self._keeping is not None:
             self._keeping.cancel()
-        for desk in self.desks:
+        for model in self.models:
             try:
                 async with asyncio.timeout(self.settings.drain):
-                    await desk.batcher.drain()
+                    await model.batcher.drain()
             except TimeoutError:
                 log.error(
-                    "requests to %s were under way when the time to drain was over",
-                    desk.served.title,
+                    "requests to %s were under way when the time to drain was over", model.title
                 )
-            await asyncio.to_thread(desk.close)
-            await asyncio.to_thread(desk.monitors.close)
-        if self.trail is not None:
-            await asyncio.to_thread(_close_audit, self.trail)
-        if self._computing is not None:
-            await asyncio.to_thread(self._computing.close)
+            await asyncio.to_thread(model.watcher.close)
+            await asyncio.to_thread(model.watcher.monitors.close)
+        if self.audit is not None:
+            await asyncio.to_thread(_close_audit, self.audit)
+        if hasattr(self, "_compute"):
+            await asyncio.to_thread(self._compute.close)
 
-    async def answer(self, desk: Desk, rows: Rows, wanted: Wanted, call: Call) -> Said:
+    def find(self, name: str, version: str | None = None) -> ServedModel:
+        """A model by its name. Raises a `Refusal`: 404, or 503 while models are loaded."""
+        if not self.ready:
+            raise Refusal(503, "the models are being loaded: wait for /readyz", 2)
+        return self.models.find(name, version)
+
+    async def answer(
+        self, model: ServedModel, rows: Rows, wanted: Wanted, call: Call
+    ) -> RequestAnswers:
         """The answers about some rows, recorded.
 
         Raises:
@@ -111,21 +127,17 @@ class Service:
             raise Refusal(503, "the service is stopping: ask another one", 5)
         try:
             async with asyncio.timeout(self.settings.timeout):
-                shaped = shape_rows(desk.served.classifier, rows)
-                said = await desk.batcher.submit(shaped, wanted)
-                if self.trail is not None:
-                    await self.trail.record(
-                        desk.served, call, shaped.values, Recorded(said, desk.served.labels)
-                    )
+                shaped = shape_rows(model.classifier, rows)
+                answers = await model.batcher.submit(shaped, wanted)
+                if self.audit is not None:
+                    await self.audit.record(model, call, shaped.values, answers)
         except TimeoutError as error:
             raise Refusal(
                 504, f"no answer within {self.settings.timeout:g} s: send fewer rows", 5
             ) from error
         except BundleError as error:
-            log.error("the bundle of %s: %s", desk.served.title, error)
-            raise Refusal(
-                503, f"the bundle of {desk.served.title} was changed on disk", 30
-            ) from error
+            log.error("the bundle of %s: %s", model.title, error)
+            raise Refusal(503, f"the bundle of {model.title} was changed on disk", 30) from error
         except AuditError as error:
             log.error("the audit: %s", error)
             raise Refusal(503, "the answer could not be recorded, so it is not given", 5) from error
@@ -133,22 +145,22 @@ class Service:
             raise
         except IknowError as error:  # the rows do not fit, and the message says why
             raise Refusal(422, str(error)) from error
-        desk.watch(Moment(call.request, said, time.perf_counter() - start, call.watch))
-        return said
+        model.watcher.put(answers, call.request, time.perf_counter() - start, call.watch)
+        return answers
 
-    async def reload(self) -> list[dict[str, Any]]:
+    async def reload(self) -> tuple[Reloaded, ...]:
         """Load the bundles that changed on disk; one that cannot be loaded leaves the old one."""
         async with self._reloading:
-            return [await self._reload(desk) for desk in list(self.desks)]
+            return tuple([await self._reload(model) for model in list(self.models)])
 
-    async def learn(self, call: Call, labels: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    async def learn(self, call: Call, labels: Sequence[TrueLabel]) -> LabelCounts:
         """Take labels that came late; see `iknow.serve.labels`."""
-        if self.trail is None:
+        if self.audit is None:
             raise Refusal(409, "labels are compared with recorded answers: serve with --audit FILE")
         async with self._learning:  # a label that comes twice at once counts once
-            return await learn_labels(self.trail, self.desks, call, labels)
+            return await learn_labels(self.audit, self.models, call, labels)
 
-    async def change(self, name: str, asked: Asked, call: Call) -> dict[str, Any]:
+    async def change(self, name: str, asked: ChangeRequest, call: Call) -> Changed:
         """Change the evidence of a model, in its bundle and as it is served.
 
         Raises:
@@ -157,29 +169,27 @@ class Service:
         # Whoever asked may leave, but a change must not end halfway.
         return await asyncio.shield(asyncio.create_task(self._change(name, asked, call)))
 
-    async def _change(self, name: str, asked: Asked, call: Call) -> dict[str, Any]:
+    async def _change(self, name: str, asked: ChangeRequest, call: Call) -> Changed:
         async with self._reloading:
-            desk = self.desks.find(name)
-            before = desk.served
-            served = await self._commit(before, asked, call)
-            made = served.classifier.memory.log[len(before.classifier.memory.log) :]
-            log.info("%s changed: %s", served.title, "; ".join(each.sentence() for each in made))
-            if self.trail is not None:
-                await self.trail.tell_made(before, served, made)
-            await self._succeed(desk, served)
-        told = [each.to_dict() for each in made]
-        asyncio.get_running_loop().create_task(self._retire(desk))
-        return {"model": served.name, "version": served.version, "bundle": served.sha256,
-                "before": before.sha256, "changes": told}  # fmt: skip
+            before = self.models.find(name)
+            check_change(asked, before.labels, self.settings.most_rows)
+            model = await self._commit(before, asked, call)
+            made = model.classifier.memory.log[len(before.classifier.memory.log) :]
+            log.info("%s changed: %s", model.title, "; ".join(each.sentence() for each in made))
+            if self.audit is not None:
+                await self.audit.tell_made(before, model, made)
+            await self._follow(before, model)
+        entries = tuple(Entry(**each.to_dict()) for each in made)
+        return Changed(model.name, model.version, model.sha256, before.sha256, entries)
 
-    async def _commit(self, before: Served, asked: Asked, call: Call) -> Served:
+    async def _commit(self, before: ServedModel, asked: ChangeRequest, call: Call) -> ServedModel:
         """Change a model's bundle: announced before, and said to be undone if it failed then."""
-        trail, announced = self.trail, ""
+        audit, announced = self.audit, ""
 
         def announce(sha256: str, made: Sequence[Logged]) -> None:
             nonlocal announced
-            if trail is not None:
-                trail.announce(before, sha256, made)
+            if audit is not None:
+                audit.announce(before, sha256, made)
             announced = sha256
 
         try:
@@ -193,18 +203,18 @@ class Service:
                     "the disk failed, and it is not known whether the change was made: POST "
                     "/v1/reload, then look at the changes of the model",
                 ) from error
-            if trail is not None:
-                await trail.tell_undone(before, announced)
+            if audit is not None:
+                await audit.tell_undone(before, announced)
             raise
 
-    async def _complete(self, trail: AuditWriter, served: Served) -> None:
+    async def _complete(self, audit: AuditWriter, model: ServedModel) -> None:
         """Compare the audit with the log of a bundle, as it is on disk."""
-        await asyncio.to_thread(sync_bundle, served)
-        await trail.complete(served, served.classifier.memory.log)
+        await asyncio.to_thread(sync_bundle, model)
+        await audit.complete(model, model.classifier.memory.log)
 
     def status(self) -> dict[str, Any]:
         """What the page shows."""
-        waiting = sum(desk.batcher.waiting for desk in self.desks)
+        waiting = sum(model.batcher.waiting for model in self.models)
         return {
             "server": {
                 "version": __version__,
@@ -212,93 +222,107 @@ class Service:
                 "uptime": time.monotonic() - self._clock,
                 "ready": self.ready,
                 "queue": {"waiting": waiting, "most": self.settings.most_waiting},
-                "audit": {"on": False} if self.trail is None else self.trail.status(),
+                "audit": {"on": False} if self.audit is None else self.audit.status(),
             },
-            "models": [desk.status() for desk in self.desks],
+            "models": [model.status() for model in self.models],
         }
 
-    async def _open(self, model: Source | Served, before: Desk | None = None) -> Desk:
-        served = await asyncio.to_thread(load_served, model) if isinstance(model, Source) else model
-        computing = self._computing
-        assert computing is not None
-        await computing.prepare(served)
-        tell = self._teller(served)
-        return await asyncio.to_thread(open_desk, served, self.settings, computing, tell, before)
-
-    async def _succeed(self, desk: Desk, served: Served) -> Desk:
-        """Serve the same model with changed evidence from now on; its figures and alarm go on."""
-        computing = self._computing
-        assert computing is not None
-        try:
-            await computing.prepare(served)
-        except Exception as error:  # it is committed: workers load it with their next batch
-            log.error("a worker could not load %s yet: %s", served.title, error)
-        batcher = make_batcher(served, self.settings, computing)
-        new = desk.succeed(served, batcher, self._teller(served))
-        self.desks.replace(desk, new)
-        return new
-
-    def _teller(self, served: Served) -> Callable[[str, Any], None]:
+    async def _open(
+        self, given: BundleSource | ServedModel, before: Watcher | None = None
+    ) -> ServedModel:
+        """Load a model, if it is not, with its queue and watcher."""
+        if isinstance(given, BundleSource):
+            model = await asyncio.to_thread(load_model, given)
+        else:
+            model = replace(given)  # the queue and the watcher are this service's own
+        await self._compute.prepare(model)
+        model.batcher = self._make_batcher(model)
         loop = asyncio.get_running_loop()
 
-        def tell(what: str, details: Any) -> None:
-            loop.call_soon_threadsafe(self._tell, what, served, details)
+        def tell(*what: Any) -> None:
+            loop.call_soon_threadsafe(self._raise_alarm, *what)
 
-        return tell
+        model.watcher = await asyncio.to_thread(open_watcher, model, self.settings, tell, before)
+        return model
 
-    async def _reload(self, desk: Desk) -> dict[str, Any]:
-        served, source = desk.served, desk.served.source
-        told = {"name": served.name, "version": served.version, "bundle": served.sha256}
-        if source is None:
-            return told | {"changed": False, "error": None}
+    def _place(self, model: ServedModel, old: ServedModel | None = None) -> None:
+        """Serve a model, in the place of an old one if there is one."""
         try:
-            about = await asyncio.to_thread(describe_bundle, source.path)
-            if about.sha256 == served.sha256:
-                return told | {"changed": False, "error": None}
-            later = await asyncio.to_thread(follow, served.classifier, about.sha256)
-            if later is not None:  # others appended changes: no other model, but this one
-                new = await self._succeed(desk, renew_served(served, later))
+            if old is None:
+                self.models.add(model)
             else:
-                new = await self._open(source, desk)
-                self.desks.replace(desk, new)
+                self.models.replace(old, model)
+        except InputError:
+            if old is None or old.watcher.monitors is not model.watcher.monitors:
+                model.watcher.monitors.close()  # lets go of its file
+            raise
+
+    def _make_batcher(self, model: ServedModel) -> Batcher:
+        settings, assess = self.settings, partial(self._compute.assess, model)
+        return Batcher(assess, settings.most_waiting, settings.batch_rows, settings.workers)
+
+    async def _follow(self, old: ServedModel, new: ServedModel) -> None:
+        """Serve the same model with changed evidence from now on; its figures and alarm go on."""
+        try:
+            await self._compute.prepare(new)
+        except Exception as error:  # it is committed: workers load it with their next batch
+            log.error("a worker could not load %s yet: %s", new.title, error)
+        new.batcher, new.watcher = self._make_batcher(new), old.watcher
+        self.models.replace(old, new)
+        new.watcher.follow(new)
+
+    async def _reload(self, old: ServedModel) -> Reloaded:
+        if old.source is None:
+            return Reloaded(old.name, old.version, old.sha256, False, None)
+        try:
+            about = await asyncio.to_thread(describe_bundle, old.source.path)
+            if about.sha256 == old.sha256:
+                return Reloaded(old.name, old.version, old.sha256, False, None)
+            later = await asyncio.to_thread(follow, old.classifier, about.sha256)
+            if later is not None:  # others appended changes: no other model, but this one
+                new = old.with_classifier(later)
+                await self._follow(old, new)
+            else:
+                new = await self._open(old.source, old.watcher)
+                self._place(new, old)
+                self._start_task(self._retire(old, new))
         except Exception as error:  # whatever is wrong with the new one, the old one goes on
             self.n_reload_failures += 1
-            log.error("%s goes on as it is: %s", served.title, error)
+            log.error("%s goes on as it is: %s", old.title, error)
             reason = str(error) if isinstance(error, IknowError) else "it cannot be loaded"
-            return told | {"changed": False, "error": reason}
+            return Reloaded(old.name, old.version, old.sha256, False, reason)
         self.n_reloads += 1
-        log.info("%s replaces %s", new.served.title, served.title)
-        if self.trail is not None:
-            await self._complete(self.trail, new.served)
-            await self.trail.note("reload", new.served, {"before": served.sha256})
-        asyncio.get_running_loop().create_task(self._retire(desk))
-        return {
-            "name": new.served.name,
-            "version": new.served.version,
-            "bundle": new.served.sha256,
-            "changed": True,
-            "error": None,
-        }
+        log.info("%s replaces %s", new.title, old.title)
+        if self.audit is not None:
+            await self._complete(self.audit, new)
+            await self.audit.note("reload", new, {"before": old.sha256})
+        return Reloaded(new.name, new.version, new.sha256, True, None)
 
-    async def _retire(self, desk: Desk) -> None:
-        await desk.batcher.drain()
-        await asyncio.to_thread(desk.close)
-        if all(each.monitors is not desk.monitors for each in self.desks):
-            await asyncio.to_thread(desk.monitors.close)
+    async def _retire(self, old: ServedModel, new: ServedModel) -> None:
+        """Close what belongs to a model that another bundle replaced."""
+        await old.batcher.drain()
+        await asyncio.to_thread(old.watcher.close)
+        if new.watcher.monitors is not old.watcher.monitors:
+            await asyncio.to_thread(old.watcher.monitors.close)
 
-    def _tell(self, what: str, served: Served, details: Mapping[str, Any]) -> None:
-        """Raise an alarm: in the log and in the audit."""
-        log.warning("ALARM (%s) for %s: %s", what, served.title, details.get("text", details))
-        if self.trail is not None:
-            told = {"alarm": what, "time": now(), "model": served.name, "version": served.version,
-                    "bundle": served.sha256, "details": dict(details)}  # fmt: skip
-            self.trail.note_soon("alarm", served, told)
+    def _start_task(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)  # a task that nobody holds may end early
+        task.add_done_callback(self._tasks.discard)
+
+    def _raise_alarm(self, model: ServedModel, what: str, details: dict[str, Any]) -> None:
+        """Tell an alarm to the log and to the audit."""
+        log.warning("ALARM (%s) for %s: %s", what, model.title, details.get("text", details))
+        if self.audit is not None:
+            told = {"alarm": what, "time": now(), "model": model.name, "version": model.version,
+                    "bundle": model.sha256, "details": details}  # fmt: skip
+            self.audit.note_soon("alarm", model, told)
 
     async def _keep(self) -> None:
         while True:
             await asyncio.sleep(KEEP_EVERY)
-            for desk in self.desks:
-                await asyncio.to_thread(desk.monitors.keep)
+            for model in self.models:
+                await asyncio.to_thread(model.watcher.monitors.keep)
 
 
 def _open_audit(settings: Settings) -> AuditWriter:
@@ -307,12 +331,12 @@ def _open_audit(settings: Settings) -> AuditWriter:
     retention = Retention(None if days is None else timedelta(days=days), size)
     journal = open_journal(settings.audit, retention)
     required, keep = settings.audit_required, settings.keep_inputs
-    trail = AuditWriter(journal, required=required, keep_inputs=keep)
-    trail.tell_head()
-    return trail
+    audit = AuditWriter(journal, required=required, keep_inputs=keep)
+    audit.tell_head()
+    return audit
 
 
-def _close_audit(trail: AuditWriter) -> None:
-    trail.close()
-    trail.tell_head()
-    trail.journal.close()
+def _close_audit(audit: AuditWriter) -> None:
+    audit.close()
+    audit.tell_head()
+    audit.journal.close()

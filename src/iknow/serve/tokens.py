@@ -22,7 +22,7 @@ from pathlib import Path
 
 from iknow.core.text import shown
 from iknow.errors import InputError
-from iknow.serve.refusal import Refusal
+from iknow.serve.schema import Refusal
 
 SCOPES = ("assess", "labels", "admin")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}", re.ASCII)
@@ -51,10 +51,12 @@ class Tokens:
     def __bool__(self) -> bool:
         return bool(self.known)
 
-    def admit(self, authorization: str | None, scope: str) -> str:
+    def admit(self, authorization: str | None, scope: str | None) -> str:
         """The name of the caller, who may do what the scope says.
 
-        authorization: the header, such as "Bearer 6f1c…".
+        Args:
+            authorization: The header, such as "Bearer 6f1c…".
+            scope: What the token must grant; None takes any token.
 
         Raises:
             Refusal: 401 without a known token, 403 if it does not have the scope.
@@ -71,7 +73,7 @@ class Tokens:
             raise Refusal(
                 401, "a token is needed: send the header 'Authorization: Bearer TOKEN' with one"
             )
-        if scope not in found.scopes and "admin" not in found.scopes:
+        if scope is not None and not {scope, "admin"} & found.scopes:
             raise Refusal(
                 403,
                 f"this takes the scope {scope}; the token of {found.name} has "

@@ -9,8 +9,8 @@ manifest, the manifest those of all other contents: so every byte of the file is
 `zipfile` reads the directory too, and believes it, so we compare it with where things can lie.
 
 **Changes** are segments behind it: a header and a payload, itself such a ZIP. A header holds the
-digest of what came before: of the manifest, or of the segment before it. So the last digest seals
-the whole file, and is the bundle's sha256.
+length of the payload and a digest of it and of what came before: of the segment before, or of the
+manifest. So the last digest seals the whole file, and is the bundle's sha256.
 
 **The marks** say how far the file is committed. Each has a sector of the disk for itself, as a disk
 writes a sector whole or not at all. A writer holds the lock, appends, waits for the disk, writes
@@ -39,6 +39,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -57,13 +58,9 @@ LOCAL_HEADER = struct.Struct("<26x2H")  # of which only the lengths of name and 
 SECTOR = 512
 START = 2 * SECTOR
 MARK = struct.Struct("<24s2Q32s32s2Q32s")
-MARKED = MARK.size + 32
 MAGIC = b"iknow bundle %d\n" % FORMAT
 ANY_MAGIC = re.compile(rb"iknow bundle ([0-9]{1,9})\n")
-HEADER = struct.Struct("<8s2Q32s32s")
-HEADER_SIZE = HEADER.size + 32
-HEADER_MAGIC = b"IKNOW\x00S\x02"
-LARGEST_PAYLOAD = 1 << 36
+HEADER = struct.Struct("<Q32s")
 MOST_LOOKS = 1_000
 
 Read = Callable[[int, int], bytes]
@@ -163,14 +160,6 @@ class _Directory:
 # Marks
 
 
-class Base(NamedTuple):
-    """The ZIP: where it ends, and the sha256 of its frame and of its manifest."""
-
-    end: int
-    frame: bytes
-    manifest: bytes
-
-
 class Head(NamedTuple):
     """The number of segments up to a place, that place, and the digest of the last of them."""
 
@@ -180,11 +169,21 @@ class Head(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """What was committed by the writer whose turn it was."""
+    """What was committed by the writer whose turn it was.
+
+    zip_end: where the ZIP ends. frame, manifest: their sha256.
+    """
 
     turn: int
-    base: Base
+    zip_end: int
+    frame: bytes
+    manifest: bytes
     head: Head
+
+    @property
+    def start(self) -> Head:
+        """The head before the first segment."""
+        return Head(0, self.zip_end, self.manifest)
 
 
 class Marks(NamedTuple):
@@ -196,7 +195,7 @@ class Marks(NamedTuple):
 
 def encode_mark(mark: Mark) -> bytes:
     """The sector of a mark."""
-    body = MARK.pack(MAGIC, mark.turn, *mark.base, *mark.head)
+    body = MARK.pack(MAGIC, *mark[:4], *mark.head)
     return (body + hashlib.sha256(body).digest()).ljust(SECTOR, b"\0")
 
 
@@ -219,64 +218,48 @@ def read_marks(read: Read) -> Marks:
         raise BundleError("its marks are damaged" if formats else "iknow did not write it")
     first, last = known[0], known[-1]
     in_turn = last.turn == first.turn + (last.turn > 0)
-    if len(known) == 2 and (first.base != last.base or not in_turn):
+    if len(known) == 2 and (first[1:4] != last[1:4] or not in_turn):
         raise BundleError("its marks contradict each other")
     return Marks(last, len(known) == 2)
 
 
 def _decode_mark(sector: bytes, place: int) -> Mark | None:
     """The mark in a sector; None if it was not written completely, or damaged."""
-    body, seal, rest = sector[: MARK.size], sector[MARK.size : MARKED], sector[MARKED:]
-    if len(sector) != SECTOR or seal != hashlib.sha256(body).digest() or any(rest):
+    if len(sector) != SECTOR:
         return None
-    magic, turn, *values = MARK.unpack(body)
-    if magic.rstrip(b"\0") != MAGIC or (turn and turn % 2 != place):
-        return None
-    return Mark(turn, Base(*values[:3]), Head(*values[3:]))
+    _, turn, zip_end, frame, manifest, *head = MARK.unpack(sector[: MARK.size])
+    mark = Mark(turn, zip_end, frame, manifest, Head(*head))
+    in_place = not turn or turn % 2 == place
+    return mark if in_place and encode_mark(mark) == sector else None
 
 
 # The whole file
-
-
-class Segment(NamedTuple):
-    """A committed segment: its number from 1, its digest, and where its payload lies."""
-
-    number: int
-    digest: bytes
-    payload: slice
 
 
 @dataclass(frozen=True, eq=False)
 class Opened:
     """The open file of a bundle.
 
-    manifest: its text, compared with its checksum. places: where its contents lie. torn: bytes
-    behind the last segment that an interrupted writer left.
+    manifest: its text, compared with its checksum. places: where its contents lie. heads: before
+    the first segment, and after each. torn: bytes behind the last that an interrupted writer left.
     """
 
     file: SealedFile
     manifest: bytes
     places: dict[str, slice]
     marks: Marks
-    segments: tuple[Segment, ...]
+    heads: tuple[Head, ...]
     torn: int
-
-    def head(self) -> Head:
-        """The head after the last segment; its digest seals the whole file."""
-        if not self.segments:
-            base = self.marks.last.base
-            return Head(0, base.end, base.manifest)
-        last = self.segments[-1]
-        return Head(last.number, last.payload.stop, last.digest)
 
     @property
     def sha256(self) -> str:
-        return self.head().digest.hex()
+        """The digest that seals the whole file."""
+        return self.heads[-1].digest.hex()
 
-    def payloads(self) -> Iterator[tuple[int, bytes]]:
-        """The number and the payload of each segment, in order."""
-        for number, _, place in self.segments:
-            yield number, self.file.read(place.start, place.stop)
+    def payloads(self) -> Iterator[bytes]:
+        """The payload of each segment, in order."""
+        for before, after in pairwise(self.heads):
+            yield self.file.read(before.end + HEADER.size, after.end)
 
     def as_of(self, sha256: str) -> Opened:
         """The same file as it was when its sha256 was this one: later changes do not count.
@@ -284,10 +267,9 @@ class Opened:
         Raises:
             BundleError: It never was, or not since it was compacted.
         """
-        for count in range(len(self.segments) + 1):
-            then = replace(self, segments=self.segments[:count])
-            if then.sha256 == sha256:
-                return then
+        for head in self.heads:
+            if head.digest.hex() == sha256:
+                return replace(self, heads=self.heads[: head.number + 1])
         raise BundleError(f"it was replaced, and does not hold the state {sha256[:12]} any more")
 
     def find_turn(self) -> int:
@@ -314,7 +296,7 @@ def write_file(file: IO[bytes], contents: Contents) -> None:
     places, frame = read_zip(read, START, end)
     place = places[contents[0][0]]
     digest = hashlib.sha256(read(place.start, place.stop)).digest()
-    mark = encode_mark(Mark(0, Base(end, frame, digest), Head(0, end, digest)))
+    mark = encode_mark(Mark(0, end, frame, digest, Head(0, end, digest)))
     file.seek(0)
     file.write(mark + mark)
 
@@ -350,60 +332,51 @@ def _open(source: Path, copied_up_to: int | None) -> Opened:
     with prefixed(f"{source} is not a bundle, or damaged: "):
         marks = read_marks(file.read)
     with prefixed(f"{source} is damaged: "):
-        base, size = marks.last.base, file.opened.size
-        if not START <= base.end <= size:
+        mark, size = marks.last, file.opened.size
+        if not START <= mark.zip_end <= size:
             raise BundleError("it is cut short")
-        places, frame = read_zip(file.read, START, base.end)
-        if frame != base.frame:
+        places, frame = read_zip(file.read, START, mark.zip_end)
+        if frame != mark.frame:
             raise BundleError("what lies around its contents does not match its checksum")
         if MANIFEST not in places:
             raise BundleError(f"{MANIFEST} is missing")
         place = places[MANIFEST]
         text = file.read(place.start, min(place.stop, place.start + LARGEST + 1))
-        if len(text) <= LARGEST and hashlib.sha256(text).digest() != base.manifest:
+        if len(text) <= LARGEST and hashlib.sha256(text).digest() != mark.manifest:
             raise BundleError(f"{MANIFEST} does not match its checksum")
         return Opened(file, text, places, marks, *_follow(file.read, size, marks))
 
 
-def _follow(read: Read, size: int, marks: Marks) -> tuple[tuple[Segment, ...], int]:
-    """The committed segments of a file of this size, and how many bytes are torn.
+def _follow(read: Read, size: int, marks: Marks) -> tuple[tuple[Head, ...], int]:
+    """The heads of the committed segments of a file of this size, and how many bytes are torn.
 
     Raises:
         BundleError: Something that was committed is missing or wrong.
     """
-    base, head = marks.last.base, marks.last.head
-    segments: list[Segment] = []
-    heads = [Head(0, base.end, base.manifest)]
-    while len(segments) < head.number or not marks.both:
-        found = _read_segment(read, size, heads[-1])
-        if isinstance(found, str):
-            if len(segments) < head.number or heads[-1].end < size:
-                raise BundleError(f"its change {len(segments) + 1} {found}")
+    committed, heads = marks.last.head, [marks.last.start]
+    while len(heads) <= committed.number or not marks.both:
+        before = heads[-1]
+        header = read(before.end, min(size, before.end + HEADER.size))
+        length, digest = HEADER.unpack(header.ljust(HEADER.size))
+        start, wrong = before.end + HEADER.size, "is cut short or missing"
+        if start + length <= size:
+            after = _next_head(before, read(start, start + length))
+            wrong = "" if after.digest == digest else "does not match its checksum"
+        if wrong:
+            if len(heads) <= committed.number or before.end < size:
+                raise BundleError(f"its change {len(heads)} {wrong}")
             break
-        segments.append(found)
-        heads.append(Head(found.number, found.payload.stop, found.digest))
-    if heads[head.number] != head:
+        heads.append(after)
+    if heads[committed.number] != committed:
         raise BundleError("its changes do not match its marks")
-    return tuple(segments), size - heads[-1].end
+    return tuple(heads), size - heads[-1].end
 
 
-def _read_segment(read: Read, size: int, before: Head) -> Segment | str:
-    """The segment after a head, or what is wrong with it."""
-    start = before.end + HEADER_SIZE
-    header = read(before.end, min(start, size))
-    body, own = header[: HEADER.size], header[HEADER.size :]
-    if len(header) != HEADER_SIZE:
-        return "is cut short or missing"
-    if own != hashlib.sha256(body).digest():
-        return "has a damaged header"
-    magic, number, length, link, digest = HEADER.unpack(body)
-    if magic != HEADER_MAGIC or number != before.number + 1 or link != before.digest:
-        return "does not continue what comes before"
-    if length > LARGEST_PAYLOAD or start + length > size:
-        return "is cut short"
-    if hashlib.sha256(read(start, start + length)).digest() != digest:
-        return "does not match its checksum"
-    return Segment(number, own, slice(start, start + length))
+def _next_head(before: Head, payload: bytes) -> Head:
+    """The head after a segment with this payload."""
+    digest = hashlib.sha256(before.digest + len(payload).to_bytes(8, "little"))
+    digest.update(payload)
+    return Head(before.number + 1, before.end + HEADER.size + len(payload), digest.digest())
 
 
 # Appending
@@ -421,19 +394,16 @@ def append(
     happened: what was written is taken back, the mark first, so that at no moment does a mark
     promise what is not there. announce: is called with the new sha256 before anything is appended.
     """
-    before, turn, base = opened.head(), opened.marks.last.turn, opened.marks.last.base
-    head, parts = before, []
+    last, before = opened.marks.last, opened.heads[-1]
+    turn, head, parts = last.turn, before, []
     for payload in payloads:
-        digest = hashlib.sha256(payload).digest()
-        body = HEADER.pack(HEADER_MAGIC, head.number + 1, len(payload), head.digest, digest)
-        own = hashlib.sha256(body).digest()
-        parts += [body + own, payload]
-        head = Head(head.number + 1, head.end + HEADER_SIZE + len(payload), own)
+        head = _next_head(head, payload)
+        parts += [HEADER.pack(len(payload), head.digest), payload]
     if announce is not None:
         announce(head.digest.hex())
     if not opened.marks.both:  # else an interruption while a mark cannot be read would be damage
         turn += 1
-        _write(descriptor, turn % 2 * SECTOR, encode_mark(Mark(turn, base, before)))
+        _write(descriptor, turn % 2 * SECTOR, encode_mark(last._replace(turn=turn, head=before)))
         os.fsync(descriptor)
     sector = (turn + 1) % 2 * SECTOR
     other = opened.file.read(sector, sector + SECTOR)
@@ -445,7 +415,7 @@ def append(
             _write(descriptor, place, part)
             place += len(part)
         os.fsync(descriptor)
-        _write(descriptor, sector, encode_mark(Mark(turn + 1, base, head)))
+        _write(descriptor, sector, encode_mark(last._replace(turn=turn + 1, head=head)))
         os.fsync(descriptor)
     except BaseException:
         _take_back(descriptor, sector, other, before.end)

@@ -38,7 +38,7 @@ from iknow.core.rule import Rule
 from iknow.core.text import names, shown
 from iknow.errors import BundleError, ConflictError, InputError
 from iknow.metrics import Metric, metric_from_dict, metric_to_dict
-from iknow.npy import decode_array, encode_array
+from iknow.npy import check_array, decode_array, encode_array
 from iknow.rules import rule_from_dict, rule_to_dict
 from iknow.rules.registry import rule_named
 from iknow.search.index import check_activations
@@ -63,7 +63,6 @@ from iknow.storage.manifest import (
     LogEntry,
     Manifest,
     Settings,
-    plain_labels,
     read_classes,
     read_record,
     write_classes,
@@ -198,7 +197,7 @@ def _read_opened(source: Path, opened: Opened, verify: bool | Literal["now"]) ->
             raise BundleError(f"{damaged}{MODEL} does not match its checksum")
         return content
 
-    end, turn = opened.head().end, opened.find_turn
+    end, turn = opened.heads[-1].end, opened.find_turn
     guard = Guard(source, file, check_content, end, turn, by_content=bool(verify))
     with prefixed(damaged):
         changes = tuple(read_changes(opened))
@@ -221,7 +220,7 @@ def _read_opened(source: Path, opened: Opened, verify: bool | Literal["now"]) ->
 
 def read_changes(opened: Opened) -> Iterator[Change]:
     """The changes behind the archive, in order."""
-    for number, payload in opened.payloads():
+    for number, payload in enumerate(opened.payloads(), 1):
         with prefixed(f"its change {number}: "):
             yield decode_change(payload)
 
@@ -399,10 +398,7 @@ def _encode(bundle: Bundle) -> Contents:
             settings=bundle.settings,
             arrays=sums,
             model=exported,
-            changes=[
-                LogEntry(e.what, e.when, e.who, e.why, plain_labels(e.classes), len(e.ids))
-                for e in bundle.log
-            ],
+            changes=[each.entry() for each in bundle.log],
         )
         text = write_record(manifest)
         _from_manifest(read_record(text, Manifest), arrays)
@@ -464,8 +460,7 @@ def _read_log(entries: Sequence[LogEntry], arrays: Mapping[str, Any]) -> Iterato
     if not entries:
         return
     ids, ends = arrays[IDS], list(accumulate(each.ids for each in entries))
-    if ids.dtype != np.dtype("<i8") or ids.shape != (ends[-1],):
-        raise BundleError(f"{IDS} must hold {ends[-1]} 64-bit integers")
+    check_array(ids, IDS, "<i8", (ends[-1],))
     for each, (start, end) in zip(entries, pairwise([0, *ends]), strict=True):
         own = ids[start:end]
         if own[0] < 0 or not (own[1:] > own[:-1]).all():
@@ -476,10 +471,9 @@ def _read_log(entries: Sequence[LogEntry], arrays: Mapping[str, Any]) -> Iterato
 def _make_metric(layer: str, record: LayerRecord, arrays: Mapping[str, Any]) -> Metric:
     where = f"the metric of layer {layer[:80]!r}"
     parts = {part: arrays[name_array(layer, f"metric-{part}")] for part in record.metric_arrays}
-    for part, array in parts.items():
-        if array.dtype != np.dtype("<f8"):
-            raise BundleError(f"{where} must have 64-bit floats; {part} has {array.dtype}")
     with prefixed(f"{where} cannot be made: "):
+        for part, array in parts.items():
+            check_array(array, part, "<f8", array.shape)
         metric = metric_from_dict(record.metric, parts)
     if metric.to_dict() != record.metric or set(metric.arrays()) != set(parts):
         raise BundleError(f"{where} has more entries or arrays than it needs")
@@ -488,30 +482,12 @@ def _make_metric(layer: str, record: LayerRecord, arrays: Mapping[str, Any]) -> 
 
 def _check_shapes(bundle: Bundle) -> None:
     """Check that the arrays fit each other, without reading them."""
-    n_rows = len(bundle.labels) if bundle.labels.ndim else 1
-    for name, values in (("labels.npy", bundle.labels), ("rows.npy", bundle.rows)):
-        if values.dtype != np.dtype("<i8") or values.shape != (n_rows,):
-            raise BundleError(
-                f"{name} must hold {n_rows} 64-bit integers; it has shape {values.shape} and dtype "
-                f"{values.dtype}"
-            )
-    if n_rows == 0:
-        raise BundleError("labels.npy must hold at least one label; it is empty")
+    n_rows = len(bundle.labels) if bundle.labels.ndim else 0
+    check_array(bundle.labels, "labels.npy", "<i8", (n_rows or None,))
+    check_array(bundle.rows, "rows.npy", "<i8", (n_rows,))
     for layer, points in bundle.activations.items():
-        where, metric = f"layer {layer[:80]!r}", bundle.metrics[layer]
-        if points.dtype != np.dtype("<f4") or points.ndim != 2:
-            raise BundleError(
-                f"{where} must hold a 2-D array of 32-bit floats; it has shape {points.shape} and "
-                f"dtype {points.dtype}"
-            )
-        if points.shape[1] == 0:
-            raise BundleError(f"{where} must have at least one feature; it has none")
-        if len(points) != n_rows:
-            raise BundleError(f"{where} has {len(points)} rows, not {n_rows}")
-        if metric.width not in (None, points.shape[1]):
-            raise BundleError(
-                f"{where} has {points.shape[1]} features; its metric has {metric.width}"
-            )
+        width = bundle.metrics[layer].width
+        check_array(points, f"layer {layer[:80]!r}", "<f4", (n_rows, width))
     for layer, rule in bundle.neighborhoods.items():
         if rule.n_neighbors > n_rows:
             raise BundleError(f"layer {layer[:80]!r} asks for more neighbors than there are rows")

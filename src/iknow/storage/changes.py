@@ -36,15 +36,14 @@ from iknow.core.quorum import Quorum
 from iknow.core.text import names, shown
 from iknow.errors import BundleError, InputError
 from iknow.models.probe import restore_probe
-from iknow.npy import decode_array, encode_array
+from iknow.npy import check_array, decode_array, encode_array
 from iknow.storage.archive import LONGEST_NAME, read_zip, write_zip
 from iknow.storage.manifest import (
     LONGEST_WORDS,
     WHEN,
-    Label,
+    LogEntry,
     ProbeRecord,
     Record,
-    What,
     plain_labels,
     read_classes,
     read_record,
@@ -63,22 +62,31 @@ SMALL_QUORUM = 100
 
 
 @dataclass(frozen=True, eq=False)
-class Logged:
-    """What the log says about a change: what, when, who, why, and the samples it was about.
+class Said:
+    """What is said about a change, by whoever makes it.
 
     Attributes:
         what: "add", "remove" or "relabel".
         when: The time in UTC, ISO 8601 with Z.
         who: Who made it; "" if nobody said.
         why: Why; "" if nobody said.
-        ids: Numbers of the samples, ascending.
-        classes: Labels of the classes that came with it, which the model does not score.
     """
 
     what: str
     when: str
     who: str
     why: str
+
+
+@dataclass(frozen=True, eq=False)
+class Logged(Said):
+    """What the log says about a change: what, when, who, why, and the samples it was about.
+
+    Attributes:
+        ids: Numbers of the samples, ascending.
+        classes: Labels of the classes that came with it, which the model does not score.
+    """
+
     ids: Ints
     classes: tuple[Any, ...] = ()
 
@@ -93,16 +101,17 @@ class Logged:
         """Return it as plain values for JSON."""
         return {**vars(self), "ids": self.ids.tolist(), "classes": plain_labels(self.classes)}
 
+    def entry(self) -> LogEntry:
+        """Return it as a manifest holds it, without the numbers of its samples."""
+        classes = plain_labels(self.classes)
+        return LogEntry(self.what, self.when, self.who, self.why, classes, len(self.ids))
+
 
 @dataclass(frozen=True, eq=False)
-class Change:
-    """One change of the evidence, in all layers, and who made it.
+class Change(Said):
+    """One change of the evidence, in all layers.
 
     Attributes:
-        what: "add", "remove" or "relabel".
-        when: The time in UTC, ISO 8601 with Z.
-        who: Who made it; "" if nobody said.
-        why: Why; "" if nobody said.
         removed: Numbers of the samples that no longer count as they did, ascending.
         rows: Numbers of the samples that count from now on, of shape (m,), ascending.
         labels: Their class codes, of shape (m,).
@@ -110,10 +119,6 @@ class Change:
         classes: Labels of classes that were not known before; their codes follow those known.
     """
 
-    what: str
-    when: str
-    who: str
-    why: str
     removed: Ints
     rows: Ints
     labels: Ints
@@ -129,12 +134,8 @@ class Change:
 class ChangeRecord(Record):
     """A change without its arrays."""
 
-    what: What
-    when: str
-    who: str
-    why: str
+    said: LogEntry
     layers: list[str]
-    classes: list[Label]
 
 
 def now() -> str:
@@ -225,8 +226,7 @@ def encode_change(change: Change) -> bytes:
     Raises:
         InputError: It cannot be stored, and why.
     """
-    said = change.what, change.when, change.who, change.why
-    record = ChangeRecord(*said, list(change.points), plain_labels(change.classes))
+    record = ChangeRecord(change.logged().entry(), list(change.points))
     arrays = {f"{name}.npy": np.asarray(getattr(change, name), dtype="<i8") for name in NUMBERS}
     for layer, points in change.points.items():
         arrays[name_array(layer, "points")] = np.asarray(points, dtype="<f4")
@@ -259,22 +259,23 @@ def decode_change(payload: bytes) -> Change:
             arrays[name] = decode_array(content[place])
         except ValueError as error:
             raise BundleError(f"{name} cannot be read: {error}") from error
-    removed, rows, labels = numbers = [arrays.pop(f"{name}.npy") for name in NUMBERS]
-    for name, values in zip(NUMBERS, numbers, strict=True):
-        if values.dtype != np.dtype("<i8"):
-            raise BundleError(f"{name} must be 64-bit integers; they are {values.dtype}")
-    for name, points in arrays.items():
-        if points.dtype != np.dtype("<f4") or points.ndim != 2 or len(points) != len(rows):
-            raise BundleError(f"{name} must hold {len(rows)} rows of 32-bit floats")
-        if not np.isfinite(points).all():
-            raise BundleError(f"{name} must hold finite numbers")
+    removed, rows, labels = numbers = [arrays[f"{name}.npy"] for name in NUMBERS]
     points = {layer: arrays[name] for name, layer in wanted.items()}
-    said = record.what, record.when, record.who, record.why
-    change = Change(*said, removed, rows, labels, points, tuple(record.classes))
+    said, classes = record.said, tuple(record.said.classes)
+    told = said.what, said.when, said.who, said.why
+    change = Change(*told, removed, rows, labels, points, classes)
     try:
+        for name, array in zip(NUMBERS, numbers, strict=True):
+            check_array(array, name, "<i8", array.shape[:1])
+        for layer, array in points.items():
+            check_array(array, f"layer {shown(layer, 80)}", "<f4", (len(rows), None))
+            if not np.isfinite(array).all():
+                raise BundleError(f"layer {shown(layer, 80)} must hold finite numbers")
         check_change(change, points)
-    except InputError as error:
+    except ValueError as error:
         raise BundleError(str(error)) from error
+    if said.ids != len(change.logged().ids):
+        raise BundleError(f"it must be about {said.ids} samples")
     return change
 
 

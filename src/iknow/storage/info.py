@@ -27,6 +27,8 @@ from iknow.storage.manifest import FORMAT
 
 IN_LAYERS = ("levels", "neighborhoods", "left_out")
 """Parts of a selection that are large, or that the layers tell."""
+MAKERS = ("name", "version", "note", "created", "model")
+"""What its maker said, or is said about its making."""
 CLASSES_SHOWN = 10
 
 
@@ -199,11 +201,7 @@ def describe_bundle(path: str | os.PathLike[str]) -> BundleInfo:
         format=FORMAT,
         iknow=bundle.version,
         sha256=bundle.sha256,
-        name=about.name,
-        version=about.version,
-        note=about.note,
-        created=about.created,
-        model=about.model,
+        **{name: getattr(about, name) for name in MAKERS},
         exported=exported,
         reading={option: getattr(settings.reading, option) for option in OPTIONS},
         needs=tuple(settings.reading.functions),

@@ -22,7 +22,7 @@ import numpy as np
 
 from iknow.core.quorum import check_quorum
 from iknow.core.rule import Rule
-from iknow.core.text import NO_NUMBERS, as_flag, as_real
+from iknow.core.text import NO_NUMBERS, as_flag
 from iknow.core.text import name as short
 from iknow.errors import BundleError, InputError
 from iknow.models import PrecomputedModel
@@ -54,6 +54,8 @@ from iknow.storage.manifest import (
     check_version,
 )
 
+PLAIN = ("k", "batch_size", "validation_fraction", "random_state", "progress")
+"""Parameters that are plain values."""
 MOST_INPUTS = 1_000
 NOT_THE_ORIGINAL = ("PrecomputedModel", "PortableModel")
 """Adapters of a loaded classifier that say nothing about the model it was made with."""
@@ -207,9 +209,8 @@ def _shapes_of_inputs(classifier: Any) -> dict[str, list[int]] | None:
 
 
 def _make_settings(classifier: Any, probe: ProbeRecord | str, about: About) -> Settings:
-    rule, metric, seed = classifier.rule, classifier.metric, classifier.random_state
+    rule, metric, quorum = classifier.rule, classifier.metric, classifier.quorum
     kinds: dict[Any, Any] = {Rule: "one", Selection: "selection", Mapping: "each"}
-    size, quorum = classifier.batch_size, classifier.quorum
     if isinstance(metric, Mapping):
         metric = [name for name in classifier.layers_ if name in metric]
     elif metric is not None:
@@ -217,24 +218,19 @@ def _make_settings(classifier: Any, probe: ProbeRecord | str, about: About) -> S
     if quorum is not None:
         pair = check_quorum(quorum)
         quorum = pair[0] if isinstance(quorum, Integral) else list(pair)
-    n_features, columns = (
-        getattr(classifier, name, None) for name in ("n_features_in_", "feature_names_in_")
-    )
+    columns = getattr(classifier, "feature_names_in_", None)
+    plain = {name: getattr(classifier, name) for name in PLAIN}
+    if not isinstance(classifier.random_state, Integral):
+        plain["random_state"] = None
     return Settings(
+        **plain,
         rule=name_of(rule) if isinstance(rule, type) else None,
         fixed=next((kinds[kind] for kind in kinds if isinstance(rule, kind)), None),
-        k=int(classifier.k),  # a grid search may have set numpy's integers
-        batch_size=None if size is None else int(size),
         layers=classifier.layers is not None,
         metric=metric,
         classes=classifier.classes is not None,
-        validation_fraction=as_real(
-            classifier.validation_fraction, "validation_fraction", "be a number"
-        ),
-        random_state=int(seed) if isinstance(seed, Integral) else None,
-        progress=as_flag(classifier.progress, "progress"),
         quorum=quorum,
-        n_features_in=None if n_features is None else int(n_features),
+        n_features_in=getattr(classifier, "n_features_in_", None),
         feature_names_in=None if columns is None else [str(name) for name in columns],
         probe=probe,
         about=about,
@@ -349,9 +345,8 @@ def _parameters_of(bundle: Bundle) -> dict[str, Any]:
     elif metric is not None:
         metric = {layer: metrics[layer] for layer in metric}
     quorum = settings.quorum
-    names = ("k", "batch_size", "validation_fraction", "random_state", "progress")
     return {
-        **{name: getattr(settings, name) for name in names},
+        **{name: getattr(settings, name) for name in PLAIN},
         "rule": rule,
         "quorum": tuple(quorum) if isinstance(quorum, list) else quorum,
         "layers": list(bundle.activations) if settings.layers else None,

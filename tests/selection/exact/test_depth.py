@@ -314,31 +314,3 @@ def test_more_axes_than_can_be_counted_are_refused_before_work_starts():
     corners = np.zeros((3, 11))
     with pytest.raises(SelectionError, match="11 parameters are too many"):
         deepest_point(corners, corners + 1, np.ones(3))
-
-
-@pytest.mark.parametrize("signed", [False, True], ids=["gains", "gains and losses"])
-@pytest.mark.parametrize("n_axes", [2, 3])
-def test_looking_only_where_a_sample_points_loses_nothing(n_axes, signed, monkeypatch):
-    """Of so few boxes the sample is three, and often a bad guide."""
-    monkeypatch.setattr(depth, "MANY_BOXES", 3)
-    monkeypatch.setattr(depth, "SAMPLE_SIZE", 3)
-    regions = []
-    find = depth.better_region
-
-    def remember(*arguments):
-        regions.append(find(*arguments))
-        return regions[-1]
-
-    monkeypatch.setattr(depth, "better_region", remember)
-    for seed in range(500):
-        monkeypatch.setattr(depth, "GRID_SIZE", 8 * (2 + seed % 12) ** n_axes)
-        lows, highs, weights = random_boxes(seed, n_axes, signed)
-        expected = largest_depth(lows, highs, weights)
-        if expected <= 0:
-            assert gains_nothing(deepest_point(lows, highs, weights))
-            continue
-        found = deepest_point(lows, highs, weights)
-        assert found.value == found.bound == expected, f"seed {seed}"
-        assert depth_at(found.point, lows, highs, weights) == expected, f"seed {seed}"
-    assert sum(region is None for region in regions) > 10
-    assert sum(region is not None for region in regions) > 10

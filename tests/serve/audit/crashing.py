@@ -24,7 +24,10 @@ FAILURE = "! "
 
 
 class Nursery:
-    """Starts children and kills them. work: what they run, as `module:function`."""
+    """Starts children and kills them. work: what they run, as `module:function`.
+
+    code: the exit code of the child that ended last by itself, or killed itself.
+    """
 
     def __init__(self, work, **environment):
         self._process = subprocess.Popen(
@@ -58,6 +61,7 @@ class Nursery:
         while count > 0:
             kind, text = self._line()
             if kind == "dead":
+                self.code = int(text)
                 return False
             count -= self._hear(text)
         return True

@@ -4,7 +4,7 @@ import numpy as np
 from scipy.stats import binom
 
 from iknow.selection.watch import Watch
-from iknow.serve.monitor.alarm import DriftAlarm
+from iknow.serve.monitor.drift import DriftAlarm
 
 LAYERS = ("input", "hidden")
 ONCE_IN_A_MILLION = 1e-6

@@ -11,7 +11,7 @@ from scipy.stats import binom
 from iknow.errors import InputError
 from iknow.serve.monitor import AccuracyMonitor
 from iknow.serve.monitor.accuracy import ODDS, _factors, bound_errors
-from iknow.serve.monitor.betting import play, start
+from iknow.serve.monitor.martingale import play, start
 from tests.serve.monitor.streams import is_at_most
 
 

@@ -17,12 +17,10 @@ import itertools
 import math
 import time
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from iknow.core.arrays import Bools, Floats, Ints
+from iknow.core.arrays import Floats, Ints
 from iknow.core.text import as_real
 
 GRID_SIZE = 1 << 19  # about the most cells to cut a set of cells into
@@ -136,14 +134,14 @@ def _bound_pieces(
     weight = boxes.weight[cells.boxes]
     start = cells.inside.reshape([-1] + [1] * len(pieces))
     grid = owner, len(cells), pieces.tolist(), deadline
-    values = add_up(first_from_low, first_from_high, weight, *grid) + start
-    bounds = add_up(meets_from, first_from_high, np.maximum(weight, 0), *grid) + start
+    values = _add_up(first_from_low, first_from_high, weight, *grid) + start
+    bounds = _add_up(meets_from, first_from_high, np.maximum(weight, 0), *grid) + start
     if (weight < 0).any():
-        bounds += add_up(first_from_low, covers_to, np.minimum(weight, 0), *grid)
+        bounds += _add_up(first_from_low, covers_to, np.minimum(weight, 0), *grid)
     return values, bounds
 
 
-def add_up(
+def _add_up(
     low: Ints,
     high: Ints,
     weight: Floats,
@@ -220,21 +218,15 @@ def _children(
         deadline.check()
         child = np.repeat(np.arange(len(parent)), count)
         box = cells.boxes[through[_ranges(begin, count)]]
-        _, part = overlap(boxes.low[box], boxes.high[box], low[child], high[child])
+        ends = boxes.low[box], boxes.high[box]
+        covers = np.all((ends[0] <= low[child]) & (ends[1] >= high[child]), axis=1)
+        part = np.all((ends[0] < high[child]) & (ends[1] > low[child]), axis=1) & ~covers
         pairs.append((child * len(boxes.weight) + box)[part])
     deadline.check()
     child, box = np.divmod(np.unique(np.concatenate(pairs)), len(boxes.weight))
     partial = np.bincount(child, np.maximum(boxes.weight[box], 0), len(parent))
     starts = np.searchsorted(child, np.arange(len(parent) + 1))
     return Cells(low, high, bound, inside=bound - partial, starts=starts, boxes=box)
-
-
-def overlap(
-    lows: NDArray[Any], highs: NDArray[Any], low: NDArray[Any], high: NDArray[Any]
-) -> tuple[Bools, Bools]:
-    """Which boxes cover all of a cell [low, high), and which only a part of it."""
-    covers: Bools = np.all((lows <= low) & (highs >= high), axis=1)
-    return covers, np.all((lows < high) & (highs > low), axis=1) & ~covers
 
 
 def _ranges(starts: Ints, counts: Ints) -> Ints:

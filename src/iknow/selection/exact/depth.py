@@ -10,17 +10,12 @@ or three rounds. When none is left the best corner is proven to be the deepest p
 Time and memory are bounded. Some boxes (thin slabs that cross each other) let us drop hardly any
 cell; then time runs out, or the cells of the lowest bounds are given up to make room. Either way
 the returned bound includes theirs, so that no gap is hidden.
-
-Among very many boxes a sample finds a good point, and a coarse grid bounds the value of every cell
-by counting all boxes once. Only boxes with a side through the cells that may hold a better point
-need more work; the others cover these cells entirely or not at all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
@@ -31,8 +26,6 @@ from iknow.selection.exact.cells import (
     GRID_SIZE,
     Boxes,
     Deadline,
-    add_up,
-    overlap,
     refine,
     whole_space,
 )
@@ -43,14 +36,12 @@ MOST_WAITING = 1 << 23  # boxes that waiting cells may have in part, in total; 8
 GUESSES = 64
 
 
-def search_cells(
-    boxes: Boxes, size: Ints, deadline: Deadline, best: float
-) -> tuple[Ints | None, float, float]:
-    """The best corner above the value `best`, its own value, and a bound that no point exceeds.
+def search_cells(boxes: Boxes, size: Ints, deadline: Deadline) -> tuple[Ints | None, float, float]:
+    """The best corner of value above 0, its value, and a bound that no point exceeds.
 
     size: the number of places on each axis, of shape (n_axes,).
     """
-    corner, best = _guess(boxes, best)
+    corner, best = _guess(boxes)
     waiting = whole_space(boxes, size)
     given_up = best
     while len(waiting) and deadline.left():
@@ -75,9 +66,9 @@ def search_cells(
     return corner, best, max(best, given_up, float(waiting.bound.max(initial=best)))
 
 
-def _guess(boxes: Boxes, best: float) -> tuple[Ints | None, float]:
-    """The best low corner of a few boxes, if it beats a value: something to start with."""
-    corner = None
+def _guess(boxes: Boxes) -> tuple[Ints | None, float]:
+    """The best low corner of a few boxes, if its value is above 0: something to start with."""
+    corner, best = None, 0.0
     ordered = np.lexsort(boxes.low.T)  # so that the order the boxes come in does not matter
     for at in ordered[:: -(-len(ordered) // GUESSES)]:
         point = boxes.low[at]
@@ -87,41 +78,6 @@ def _guess(boxes: Boxes, best: float) -> tuple[Ints | None, float]:
     return corner, best
 
 
-def better_region(
-    lows: Floats, highs: Floats, weight: Floats, value: float, sample: Floats, deadline: Deadline
-) -> tuple[Floats, Floats] | None:
-    """A box [low, high) that holds every point above a value, or None if no point is.
-
-    lows, highs: of shape (n_boxes, n_axes). weight: of shape (n_boxes,). sample: places of shape
-    (n, n_axes) whose quantiles are the grid's cuts. Raises TimeoutError.
-    """
-    axes = np.arange(lows.shape[1])
-    pieces = int(min(128, (GRID_SIZE / 8) ** (1 / len(axes))))
-    cuts = np.quantile(sample, np.linspace(0, 1, pieces), axis=0, method="lower")
-    cuts[0] = lows.min(axis=0)  # no box lies before the first piece
-    ends = np.append(cuts[1:], np.full_like(cuts[:1], np.inf), axis=0)
-
-    def count(cuts: Floats, places: Floats, side: Literal["left", "right"]) -> Ints:
-        """How many cuts lie before each place; "right": or at it."""
-        return np.stack([np.searchsorted(cuts[:, i], places[:, i], side) for i in axes], axis=1)
-
-    # Piece i is [cuts[i], ends[i]).
-    grid = np.zeros(len(lows), dtype=np.int64), 1, [pieces] * len(axes), deadline
-    meets_from = np.maximum(count(cuts, lows, "right") - 1, 0)
-    (bound,) = add_up(meets_from, count(cuts, highs, "left"), np.maximum(weight, 0), *grid)
-    if (weight < 0).any():
-        covers_from, covers_to = count(cuts, lows, "left"), count(ends, highs, "right")
-        bound += add_up(covers_from, covers_to, np.minimum(weight, 0), *grid)[0]
-    for axis, empty in enumerate((cuts == ends).T):  # equal cuts: no point lies in the piece
-        np.moveaxis(bound, axis, 0)[empty] = -np.inf
-    better = np.argwhere(bound > value)
-    if not len(better):
-        return None
-    return cuts[better.min(axis=0), axes], ends[better.max(axis=0), axes]
-
-
-MANY_BOXES = 4_000
-SAMPLE_SIZE = 2_000
 MOST_AXES = 10  # a box has 2^axes corners to count, and a cell is cut into at least 2^axes
 
 
@@ -161,9 +117,7 @@ def deepest_point(
     weight = np.asarray(weights, dtype=np.float64)[inhabited]
     if not (weight > 0).any():
         return Deepest(None, 0.0, 0.0)
-    # On one axis searching all boxes costs no more than finding out where to search.
-    many = len(weight) > MANY_BOXES and lows.shape[1] > 1
-    point, bound = (_search_many if many else _search_all)(lows, highs, weight, deadline)
+    point, bound = _search_all(lows, highs, weight, deadline)
     value = 0.0 if point is None else float(weight[around(lows, highs, point)].sum())
     if point is None or value <= 0:
         return Deepest(None, 0.0, bound)
@@ -180,51 +134,14 @@ def profile(low: Floats, high: Floats, weights: Ints | Floats) -> tuple[Floats, 
     return places, np.cumsum(begun - ended)
 
 
-def _search_many(
+def _search_all(
     lows: Floats, highs: Floats, weight: Floats, deadline: Deadline
 ) -> tuple[Floats | None, float]:
-    """Like `_search_all`: a sample of the boxes finds a good point, and all improve on it."""
-    some = np.argsort(lows[:, 0], kind="stable")[:: -(-len(lows) // SAMPLE_SIZE)]
-    half = Deadline(deadline.left() / 2)
-    point, _ = _search_all(lows[some], highs[some], weight[some], half)
-    if point is None:
-        return _search_all(lows, highs, weight, deadline)
-    value = float(weight[around(lows, highs, point)].sum())
-    finite = np.where(np.isinf(highs[some]), lows[some], highs[some])
-    places = np.concatenate([lows[some], finite])
-    try:
-        region = better_region(lows, highs, weight, value, places, deadline)
-    except TimeoutError:
-        return point, float(np.maximum(weight, 0).sum())
-    if region is None:
-        return point, value
-    low, high = region
-    covers, part = overlap(lows, highs, low, high)
-    always = float(weight[covers].sum())
-    if not part.any():
-        return low, always
-    ends = np.where(highs[part] < high, highs[part], np.inf)  # beyond the region they do not matter
-    inner = np.maximum(lows[part], low), ends, weight[part]
-    better, bound = _search_all(*inner, deadline, best=value - always, origin=low)
-    return (point if better is None else better), max(value, always + bound)
-
-
-def _search_all(
-    lows: Floats,
-    highs: Floats,
-    weight: Floats,
-    deadline: Deadline,
-    best: float = 0.0,
-    origin: Floats | None = None,
-) -> tuple[Floats | None, float]:
-    """The best point above the value `best`, if any, and a bound that no point exceeds.
-
-    origin: a point, below all boxes, to try even if it lies in none.
-    """
+    """The best point of value above 0, if any, and a bound that no point exceeds."""
     # Depth grows only where a box begins, or where one of negative weight ends: points with such
     # coordinates are enough, and with their ranks we compute in whole numbers from here on.
     ends = np.where(np.isinf(highs), lows, highs)[weight < 0]
-    places = np.concatenate([lows, ends, lows[:1] if origin is None else origin[None]])
+    places = np.concatenate([lows, ends])
     numbers = [np.unique(column) for column in places.T]
     low, high = _ranks(numbers, lows), _ranks(numbers, highs)
     size = np.array([len(axis) for axis in numbers])
@@ -236,9 +153,9 @@ def _search_all(
         at, value = deepest_of_rectangles(low, high, weight, size)
         bound = value
     else:
-        at, value, bound = search_cells(Boxes(low, high, weight), size, deadline, best)
-    if at is None or value <= best:
-        return None, max(best, bound)
+        at, value, bound = search_cells(Boxes(low, high, weight), size, deadline)
+    if at is None or value <= 0:
+        return None, max(0.0, bound)
     return np.array([axis[i] for axis, i in zip(numbers, at, strict=True)]), bound
 
 

@@ -6,8 +6,8 @@ An alarm. The hypothesis is that each labeled IK is wrong with a probability, gi
 most q = 1 - certified. A gambler who expects errors at a rate r > q multiplies the capital by r / q
 for an error and by (1 - r) / (1 - q) for a right answer. Under the hypothesis the expected factor
 is at most 1, so the capital ever reaches 1 / rate with probability `rate` at most. It is
-spread over several r, and again and again (`iknow.serve.monitor.betting`), so that a late change
-shows too.
+spread over several r, and again and again (`iknow.serve.monitor.martingale`), so that a late
+change shows too.
 
 A confidence sequence for the average accuracy so far, of confidence 1 - rate.
 
@@ -40,16 +40,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from threading import Lock
-from typing import Any, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
+from msgspec import Meta, Struct
 
 from iknow.core.arrays import Floats
-from iknow.core.text import as_real, as_whole
+from iknow.core.text import as_real
 from iknow.errors import InputError
-from iknow.serve.monitor.betting import play, start
-from iknow.serve.monitor.report import Alarm, as_evidence
-from iknow.serve.monitor.state import array_from_text, array_to_text, check_entries
+from iknow.serve.monitor.drift import Alarm
+from iknow.serve.monitor.martingale import as_evidence, play, start
+from iknow.serve.monitor.state import array_from_text, array_to_text, read_state
 
 TILTS: Floats = 2.0 ** np.arange(-12, 4.5, 0.5)
 """|λ|, from what tells most about ten million samples to what tells most without any error."""
@@ -101,10 +102,9 @@ def _last_refuted(refuted: float, kept: float, is_refuted: Callable[[float], boo
 ODDS: Floats = np.array([1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0])
 """How many times higher than certified the odds of an error may be; the first makes no bet."""
 
-FORMAT = 1
 ARRAYS = ("stakes", "exponents")
-NUMBERS = ("samples", "errors", "alarmed_at")
-KEYS = ("format", "certified", "rate", "now", "highest", *NUMBERS, *ARRAYS)
+NUMBERS = ("now", "highest", "samples", "errors", "alarmed_at")
+Count = Annotated[int, Meta(ge=0)]
 
 
 @dataclass(frozen=True)
@@ -142,6 +142,21 @@ class AccuracyReport:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         return asdict(self)
+
+
+class State(Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole state of a monitor; its arrays as base64."""
+
+    format: Literal[1]
+    certified: float | None
+    rate: float
+    now: float
+    highest: float
+    samples: Count
+    errors: Count
+    alarmed_at: Count
+    stakes: str
+    exponents: str
 
 
 class AccuracyMonitor:
@@ -231,11 +246,9 @@ class AccuracyMonitor:
         """Return the whole state as plain values for JSON, so that a restart changes nothing."""
         with self._lock:
             return {
-                "format": FORMAT,
+                "format": 1,
                 "certified": self.certified,
                 "rate": self.rate,
-                "now": self._now,
-                "highest": self._highest,
                 **{key: getattr(self, f"_{key}") for key in NUMBERS},
                 **{key: array_to_text(getattr(self, f"_{key}")) for key in ARRAYS},
             }
@@ -247,19 +260,16 @@ class AccuracyMonitor:
         Raises:
             InputError: The state is damaged, or of another format.
         """
-        found = check_entries(record, KEYS, "the state of a monitor")
-        if found["format"] != FORMAT:
-            raise InputError(f"the state of a monitor must have format {FORMAT}: start a new one")
-        monitor = cls(found["certified"], found["rate"])
+        state = read_state(record, State)
+        monitor = cls(state.certified, state.rate)
         for key in ARRAYS:
             fresh = getattr(monitor, f"_{key}")
-            setattr(monitor, f"_{key}", array_from_text(found[key], fresh, key))
+            setattr(monitor, f"_{key}", array_from_text(getattr(state, key), fresh, key))
         for key in NUMBERS:
-            setattr(monitor, f"_{key}", as_whole(found[key], key, "be a whole number"))
-        for key in ("now", "highest"):
-            setattr(monitor, f"_{key}", as_real(found[key], key, "be a number", np.isfinite))
-        if not 0 <= monitor._errors <= monitor._samples >= monitor._alarmed_at >= 0:
-            raise InputError("the counts in the state of a monitor do not fit each other")
+            setattr(monitor, f"_{key}", getattr(state, key))
+        is_finite = np.isfinite([state.now, state.highest]).all()
+        if not (is_finite and state.errors <= state.samples >= state.alarmed_at):
+            raise InputError("the numbers in the state of a monitor do not fit each other")
         return monitor
 
     def resume(self, record: Mapping[str, Any]) -> AccuracyMonitor:

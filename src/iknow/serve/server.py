@@ -20,7 +20,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from iknow.errors import IknowError, InputError
 from iknow.serve.client import is_loopback
-from iknow.serve.fastapi.app import create_app
+from iknow.serve.http import create_app
 from iknow.serve.service import Service
 
 log = logging.getLogger("iknow.serve")

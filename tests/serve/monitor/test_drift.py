@@ -10,8 +10,15 @@ from hypothesis import strategies as st
 from iknow.errors import InputError
 from iknow.selection.watch import Watch
 from iknow.serve.monitor import DriftAlarm
-from iknow.serve.monitor.betting import bet, play, start
-from iknow.serve.monitor.ranking import N_BINS, draw_ties, find_bins, rank_in_turn
+from iknow.serve.monitor.martingale import (
+    N_BINS,
+    bet,
+    draw_ties,
+    find_bins,
+    play,
+    rank_in_turn,
+    start,
+)
 from tests.serve.monitor.streams import LAYERS, SHAPES, draw, is_at_most, make_alarm
 
 CLASSES = ("cat", "dog", "eel")

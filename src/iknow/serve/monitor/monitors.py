@@ -17,83 +17,21 @@ model, is not continued: the monitors begin anew, and the log says so.
 
 from __future__ import annotations
 
-import json
 import logging
-import os
 import threading
 import time
-from collections.abc import Mapping
-from contextlib import suppress
-from errno import EAGAIN
 from pathlib import Path
 from typing import Any
 
-from iknow.core.text import shown
 from iknow.errors import InputError
 from iknow.serve.monitor.accuracy import AccuracyMonitor, AccuracyReport
-from iknow.serve.monitor.alarm import DriftAlarm
-from iknow.serve.monitor.report import Alarm, DriftReport
-from iknow.storage.files import lock, write_bytes
+from iknow.serve.monitor.drift import Alarm, DriftAlarm, DriftReport
+from iknow.serve.monitor.state import StateFile
 
 log = logging.getLogger("iknow.serve")
 PAUSES = 20
 """How many times as long as a writing took no other one begins, unless something rang."""
 KEYS = {"identity", "drift", "accuracy"}
-
-
-class StateFile:
-    """The file of one model's monitors, `NAME@VERSION.json`, which one process writes.
-
-    Args:
-        folder: Where it lies; it is made if necessary.
-        name: What the model is called. Neither it nor the version may hold `@` or `/`.
-        version: Its version.
-
-    Raises:
-        OSError: It cannot be written, or another process writes it.
-    """
-
-    def __init__(self, folder: Path, name: str, version: str) -> None:
-        for each in (name, version):
-            if not each or {"@", "/", "\\", "\0"} & set(each):
-                raise InputError(f"no file can be named after {shown(each)}: it holds @ or /")
-        self.path = folder / f"{name}@{version}.json"
-        folder.mkdir(parents=True, exist_ok=True)
-        self._descriptor: int | None = _lock(folder / f"{name}@{version}.lock")
-
-    def read(self) -> Any:
-        """What was written last; None if nothing was.
-
-        Raises:
-            OSError, ValueError: It cannot be read.
-        """
-        return json.loads(self.path.read_bytes()) if self.path.exists() else None
-
-    def write(self, state: Mapping[str, Any]) -> None:
-        """Replace what is there; when this returns, it survives a crash."""
-        write_bytes(self.path, json.dumps(state).encode())
-
-    def set_aside(self) -> Path:
-        """Give a damaged file another name, for somebody to look at."""
-        aside = self.path.with_name(f"{self.path.name}.damaged")
-        with suppress(OSError):
-            os.replace(self.path, aside)
-        return aside
-
-    def close(self) -> None:
-        """Let another process write it."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-
-
-def _lock(path: Path) -> int:
-    """Lock a file until its descriptor is closed, or its process ends."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
-    if lock(descriptor, wait=False) is False:  # None without locks
-        os.close(descriptor)
-        raise OSError(EAGAIN, "another service keeps its alarms there")
-    return descriptor
 
 
 class Monitors:

@@ -11,13 +11,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iknow import Assertion, Reason, as_image
+from iknow.core.assertion import Assertions, Reasons
 from iknow.explain import as_features, as_series
+from iknow.explain.answers import Answers
 from iknow.explain.later import Later
 from iknow.explain.picture import Image
-from iknow.serve import live as live_module
-from iknow.serve.live import LATELY, N_RECENT, N_UNKNOWN, Live, Recent
-from iknow.serve.seen import LONGEST_SIDE, MOST_AT_ONCE, Looker, Seen, as_plain_picture
-from iknow.serve.tally import N_BINS, PER_OCTAVE, Buckets, bin_of, quantiles
+from iknow.serve import activity as activity_module
+from iknow.serve.activity import (
+    DURATIONS,
+    LATELY,
+    N_DURATIONS,
+    N_RECENT,
+    N_UNKNOWN,
+    PER_OCTAVE,
+    Activity,
+    Recent,
+    Ring,
+    bin_of,
+    quantiles,
+)
+from iknow.serve.answers import (
+    LONGEST_SIDE,
+    MOST_AT_ONCE,
+    Portrayer,
+    RequestAnswers,
+    as_plain_picture,
+)
 from tests.oracles import make_levels
 
 START = 1_000_000.0
@@ -38,7 +57,7 @@ def clock():
 
 @pytest.fixture
 def live(clock):
-    return Live(np.array(["cat", "dog", "owl"]), ["hidden", "logits"], clock=clock)
+    return Activity(np.array(["cat", "dog", "owl"]), ["hidden", "logits"], clock=clock)
 
 
 @pytest.fixture
@@ -47,31 +66,43 @@ def leveled(assessment):
     return replace(assessment, levels=make_levels({"hidden": ([1.0, 2.0], [2.0, 4.0])}))
 
 
-def seen_of(n, seed=0):
+def answers_of(n, seed=0):
     rng = np.random.default_rng(seed)
-    return Seen(
-        assertion=rng.integers(3, size=n).astype(np.int8),
-        reason=rng.integers(8, size=n).astype(np.int8),
+    return make_answers(
+        assertion=rng.integers(3, size=n),
+        reason=rng.integers(8, size=n),
         belief=rng.integers(-1, 4, size=n),
         level=rng.random(n),
     )
 
 
+def make_answers(belief, assertion, reason, level):
+    """Answers of four classes, of which only what is counted matters."""
+    n = len(belief)
+    return Answers(
+        classes=np.arange(4), belief=belief, score=np.ones(n),
+        assertion=assertion.astype(np.int8).view(Assertions),
+        reason=reason.astype(np.int8).view(Reasons), justified=np.zeros((n, 4), bool), level=level,
+        weakest=None, voices=(), watched=np.ones(n), watched_by_layer=np.ones((n, 1)),
+        watched_layers=("a",),
+    )  # fmt: skip
+
+
 def add(live, assessment, seconds, request):
-    live.take(Looker().look(assessment), seconds, request)
+    live.add(assessment.answers, seconds, request, Portrayer().portray(assessment))
 
 
 @given(
     steps=st.lists(st.tuples(st.floats(0, 40), st.integers(0, 9)), max_size=30),
     wait=st.floats(0, 100),
 )
-def test_buckets_hold_what_a_list_of_events_gives(steps, wait):
-    buckets, now, events = Buckets(width=5, n_buckets=4, n_columns=1), START, []
+def test_rings_hold_what_a_list_of_events_gives(steps, wait):
+    ring, now, events = Ring(width=5, n_buckets=4, n_columns=1), START, []
     for pause, count in steps:
         now += pause
-        buckets.add(now, np.array([count]))
+        ring.add(now, np.array([count]))
         events.append((now, count))
-    found = buckets.read(now + wait)
+    found = ring.read(now + wait)
     last = (now + wait) // 5
     first = max(last - 3, events[0][0] // 5 if events else last)
     expected = [sum(c for t, c in events if t // 5 == b) for b in range(int(first), int(last) + 1)]
@@ -80,35 +111,38 @@ def test_buckets_hold_what_a_list_of_events_gives(steps, wait):
 
 
 def test_a_clock_that_is_set_back_goes_on_in_the_latest_bucket():
-    buckets = Buckets(width=5, n_buckets=3, n_columns=1)
+    ring = Ring(width=5, n_buckets=3, n_columns=1)
     for now in (START + 10, START - 1e6, START + 10):
-        buckets.add(now, np.array([1]))
-    assert buckets.read(START).counts.tolist() == [[3]]
+        ring.add(now, np.array([1]))
+    assert ring.read(START).counts.tolist() == [[3]]
 
 
-@given(durations=st.lists(st.floats(1e-4, 100), min_size=1, max_size=200), share=st.floats(0.01, 1))
-def test_quantiles_are_those_of_numpy_to_within_a_bin(durations, share):
-    counts = np.bincount([bin_of(seconds) for seconds in durations], minlength=N_BINS)
-    expected = np.quantile(durations, share, method="inverted_cdf")
-    found = quantiles(counts[None], share)[0][0]
+@given(
+    durations=st.lists(st.floats(1e-4, 100), min_size=1, max_size=200), percent=st.integers(1, 100)
+)
+def test_quantiles_are_those_of_numpy_to_within_a_bin(durations, percent):
+    counts = np.bincount([bin_of(seconds) for seconds in durations], minlength=N_DURATIONS)
+    expected = np.quantile(durations, percent / 100, method="inverted_cdf")
+    counts = np.r_[np.zeros(DURATIONS, int), counts]
+    (found,) = quantiles(counts[None], percent)[f"p{percent}"]
     assert abs(np.log2(found / expected)) <= 1 / PER_OCTAVE
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), float("inf"), 1e-300, 1e300])
 def test_any_duration_has_a_bin(seconds):
-    assert 0 <= bin_of(seconds) < N_BINS
+    assert 0 <= bin_of(seconds) < N_DURATIONS
 
 
 @given(sizes=st.lists(st.integers(0, 14), max_size=12))
 def test_the_last_rows_are_those_at_the_end_of_a_list(sizes):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(live_module, "N_RECENT", 10)
+        patch.setattr(activity_module, "N_RECENT", 10)
         kept = Recent(n_classes=4)
-        batches = [seen_of(n, seed) for seed, n in enumerate(sizes)]
-        for seen in batches:
-            kept.add(seen)
+        batches = [answers_of(n, seed) for seed, n in enumerate(sizes)]
+        for answers in batches:
+            kept.add(answers)
         belief, assertion, level = (
-            np.concatenate([np.zeros(0), *(getattr(seen, name) for seen in batches)])[-10:]
+            np.concatenate([np.zeros(0), *(getattr(each, name) for each in batches)])[-10:]
             for name in ("belief", "assertion", "level")
         )
         table = {row["label"]: row for row in kept.by_class(list("abcd"))["rows"]}
@@ -125,7 +159,7 @@ def test_the_last_rows_are_those_at_the_end_of_a_list(sizes):
 def test_levels_at_both_ends_count_and_the_reference_is_in_shares():
     kept = Recent(1, reference=np.array([0.0, 0.5, 1.0, 1.0]), threshold=0.3)
     assert kept.levels()["n"] == 0
-    kept.add(replace(seen_of(3), belief=np.zeros(3, int), level=np.array([0.0, 1.0, np.nan])))
+    kept.add(replace(answers_of(3), belief=np.zeros(3, int), level=np.array([0.0, 1.0, np.nan])))
     found = kept.levels()
     assert found["n"] == 2
     assert (found["counts"][0], found["counts"][-1]) == (1, 1)
@@ -218,46 +252,47 @@ def test_evidence_is_gathered_for_the_kept_rows_alone(clock, assessment, decisio
         evidence=Later(whole, find, np.arange(6)),
         decisions=decisions_of(assessment),
     )
-    looker = Looker(per_second=1, most=1, clock=clock)
-    assert [each["row"] for each in looker.look(lazy).unknown] == [3]
+    portrayer = Portrayer(per_second=1, most=1, clock=clock)
+    assert [each["row"] for each in portrayer.portray(lazy)] == [3]
     assert set(asked) == {3}
-    assert looker.look(lazy).unknown == ()
+    assert portrayer.portray(lazy) == ()
     assert set(asked) == {3}
     clock.now += 1
-    assert len(looker.look(lazy).unknown) == 1
+    assert len(portrayer.portray(lazy)) == 1
 
 
 def test_portraits_are_spread_over_a_batch_and_never_more_than_time_allows(clock, assessment):
     many = assessment[np.full(1000, 3)]
-    looker = Looker(clock=clock)
-    rows = [each["row"] for each in looker.look(many).unknown]
+    portrayer = Portrayer(clock=clock)
+    rows = [each["row"] for each in portrayer.portray(many)]
     assert rows == np.linspace(0, 999, MOST_AT_ONCE).astype(int).tolist()
     kept = 0
     for _ in range(100):
         clock.now += 0.1
-        kept += len(looker.look(many).unknown)
+        kept += len(portrayer.portray(many))
     assert kept in (19, 20)  # two a second
     clock.now += 1e6
-    assert len(looker.look(many).unknown) == MOST_AT_ONCE
+    assert len(portrayer.portray(many)) == MOST_AT_ONCE
 
 
 def test_memory_is_bounded(live, clock, assessment):
     for step in range(25):
         clock.now += 5
         add(live, assessment, 0.01, f"{step}")
-    live.take(seen_of(3 * N_RECENT), 0.01, "large")
+    live.add(answers_of(3 * N_RECENT), 0.01, "large")
     found = live.to_dict()
     assert len(found["unknown"]) == N_UNKNOWN
     assert found["unknown"][0]["request"] == "24"
     assert found["by_class"]["n"] == N_RECENT
 
 
-def test_what_is_seen_travels_to_another_process_without_the_evidence(assessment):
-    seen = Looker().look(assessment)
-    copy = pickle.loads(pickle.dumps(seen))
-    assert copy.assertion.tolist() == seen.assertion.tolist()
-    assert copy.unknown == seen.unknown
-    assert len(pickle.dumps(replace(seen, unknown=()))) < 1000
+def test_answers_travel_to_another_process_without_the_evidence(assessment):
+    portraits = Portrayer().portray(assessment)
+    answers = RequestAnswers(**vars(assessment.answers), exemplars={}, portraits=portraits)
+    copy = pickle.loads(pickle.dumps(answers))
+    assert copy.assertion.tolist() == answers.assertion.tolist()
+    assert copy.portraits == answers.portraits
+    assert len(pickle.dumps(replace(answers, portraits=()))) < 2000
 
 
 def test_evidence_that_cannot_be_had_does_not_lose_the_answer(live, assessment, decisions_of):
@@ -277,10 +312,11 @@ def test_evidence_that_cannot_be_had_does_not_lose_the_answer(live, assessment, 
 
 def test_hostile_names_and_numbers_are_plain_and_bounded(assessment, clock):
     labels = np.array(["<img src=x onerror=alert(1)>", "\x1b[31m\u202e", "a" * 9000], dtype=object)
-    live = Live(labels, ["\ud800"], clock=clock)
-    inputs, looker = np.full((6, 3), np.nan), Looker(lambda sample: 1 / 0, clock=clock)
-    seen = looker.look(replace(assessment, classes=labels), inputs)
-    live.take(seen, float("nan"), "\x1b" * 9000)
+    live = Activity(labels, ["\ud800"], clock=clock)
+    inputs, portrayer = np.full((6, 3), np.nan), Portrayer(lambda sample: 1 / 0, clock=clock)
+    hostile = replace(assessment, classes=labels)
+    portraits = portrayer.portray(hostile, inputs)
+    live.add(hostile.answers, float("nan"), "\x1b" * 9000, portraits)
     text = json.dumps(live.to_dict(), allow_nan=False)
     assert len(text) < 20_000
     assert "\\u001b" not in text
@@ -291,12 +327,12 @@ def test_a_sample_is_drawn_only_if_a_renderer_is_given(clock, assessment):
     inputs = np.linspace(0, 1, 24).reshape(6, 4)
     for picture, expected in ((None, None), (as_image(2, 2), "image"), (as_series(), "series"),
                               (as_features(), "features")):  # fmt: skip
-        seen = Looker(picture, clock=clock).look(assessment, inputs)
-        kinds = {each["picture"] and each["picture"]["kind"] for each in seen.unknown}
+        portraits = Portrayer(picture, clock=clock).portray(assessment, inputs)
+        kinds = {each["picture"] and each["picture"]["kind"] for each in portraits}
         assert kinds == {expected}
-    drawn = Looker(as_features(), clock=clock).look(assessment, inputs).unknown[0]
+    drawn = Portrayer(as_features(), clock=clock).portray(assessment, inputs)[0]
     assert drawn["picture"]["values"] == inputs[drawn["row"]].tolist()
-    assert Looker(as_image(2, 2)).look(assessment).unknown[0]["picture"] is None
+    assert Portrayer(as_image(2, 2)).portray(assessment)[0]["picture"] is None
 
 
 def test_pictures_are_small():
@@ -310,7 +346,7 @@ def test_pictures_are_small():
 
 
 def test_threads_share_it(assessment):
-    live = Live(assessment.classes, ["hidden", "logits"])
+    live = Activity(assessment.classes, ["hidden", "logits"])
     errors = []
 
     def work():
@@ -334,11 +370,8 @@ def test_threads_share_it(assessment):
 
 def test_more_classes_than_a_page_can_show(clock):
     n = 500
-    live = Live(np.arange(n), ["a"], clock=clock)
-    code = np.arange(n)
-    live.take(
-        Seen(np.zeros(n, np.int8), np.full(n, 3, np.int8), code, None), 0.01, "all",
-    )  # fmt: skip
+    live = Activity(np.arange(n), ["a"], clock=clock)
+    live.add(make_answers(np.arange(n), np.zeros(n), np.full(n, 3), None), 0.01, "all")
     found = live.to_dict()["by_class"]
     assert (len(found["rows"]), found["more"], found["n"]) == (50, 450, n)
     assert found["rows"][0]["IDK"] == 1

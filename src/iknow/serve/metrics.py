@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,9 +11,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
-from iknow.core.assertion import Assertion, Reason
-from iknow.serve.said import Said
-from iknow.serve.served import Served
+from iknow.serve.answers import ASSERTIONS, REASONS, RequestAnswers
+from iknow.serve.served import ServedModel
 from iknow.serve.service import Service
 
 SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
@@ -44,15 +44,13 @@ class Metrics:
         )  # fmt: skip
         self._registry.register(_Now(service))
 
-    def answered(self, served: Served, said: Said) -> None:
+    def answered(self, model: ServedModel, answers: RequestAnswers) -> None:
         """Count the answers to one request."""
-        self._rows.labels(served.name).observe(len(said))
-        pairs: dict[tuple[int, int], int] = {}
-        for pair in zip(said.assertion.tolist(), said.reason.tolist(), strict=True):
-            pairs[pair] = pairs.get(pair, 0) + 1
-        for (assertion, reason), count in pairs.items():
-            words = Assertion(assertion).name, Reason(reason).name
-            self._answers.labels(served.name, served.version, *words).inc(count)
+        self._rows.labels(model.name).observe(len(answers))
+        pairs = zip(answers.assertion.tolist(), answers.reason.tolist(), strict=True)
+        for (assertion, reason), count in collections.Counter(pairs).items():
+            words = ASSERTIONS[assertion], REASONS[reason]
+            self._answers.labels(model.name, model.version, *words).inc(count)
 
     def requested(self, route: str, status: int, seconds: float) -> None:
         """Count a request. route: its pattern, so that no caller can make up new ones."""
@@ -91,10 +89,10 @@ class _Now(Collector):
             labels=told,
         )  # fmt: skip
         limit = GaugeMetricFamily("iknow_drift_log10_threshold", "Of the evidence.", labels=told)
-        for desk in self._service.desks:
-            names = [desk.served.name, desk.served.version]
-            drift, accuracy = desk.reports()
-            waiting.add_metric(names, desk.batcher.waiting)
+        for model in self._service.models:
+            names = [model.name, model.version]
+            drift, accuracy = model.watcher.reports()
+            waiting.add_metric(names, model.batcher.waiting)
             alarmed.add_metric([*names, "drift"], int(drift["alarmed"]))
             alarmed.add_metric([*names, "accuracy"], int(accuracy["alarmed"]))
             _add(evidence, names, drift.get("evidence"))
@@ -103,7 +101,7 @@ class _Now(Collector):
 
 
 def _unrecorded(service: Service) -> int:
-    return 0 if service.trail is None else service.trail.n_unrecorded
+    return 0 if service.audit is None else service.audit.n_unrecorded
 
 
 def _add(gauge: GaugeMetricFamily, names: list[str], value: Any) -> None:

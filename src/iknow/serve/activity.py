@@ -1,0 +1,341 @@
+"""Activity: what a model has been answering lately, for the page and for `GET /v1/status`.
+
+A tally is one row of whole numbers: rows by assertion, rows by reason, requests, and requests by
+duration. Tallies of any stretch of time add up, and everything the page shows about that stretch
+follows from the sum.
+
+Memory is bounded. Tallies by time lie in rings, five seconds wide over a quarter of an hour and a
+minute wide over a day; of single rows the last `N_RECENT` leave their belief, assertion and level,
+and the last `N_UNKNOWN` IDKs their portraits. Totals since the start change ever more slowly: the
+last rows tell what a model does not know now, and whether its levels lie as those of the reference
+samples do.
+
+Durations are counted in bins, from which quantiles follow at any time. Each bin is 2^(1/8)
+times as wide as the one before, about 9 percent, from 61 µs to 128 s, so that a quantile is known
+to within that factor however many requests there were. Counts of several buckets add up, as
+quantiles would not.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iknow.core.arrays import Floats, Ints, Labels
+from iknow.core.assertion import Assertion, Reason
+from iknow.core.codes import NO_BELIEF
+from iknow.core.text import name
+from iknow.explain.answers import Answers
+from iknow.locking import Lock
+
+Counts = NDArray[np.integer[Any]]
+PER_OCTAVE = 8
+SHORTEST = 2.0**-14
+N_DURATIONS = 21 * PER_OCTAVE
+REASONS = len(Assertion)  # where in a tally they begin
+REQUESTS = REASONS + len(Reason)
+DURATIONS = REQUESTS + 1
+N_COLUMNS = DURATIONS + N_DURATIONS
+
+N_RECENT = 10_000
+N_BINS = 20  # of levels, each 0.05 wide
+MOST_CLASSES = 50
+NOT_THERE = -2  # the belief in a place that no row has taken yet
+SERIES = ((5, 180), (60, 1440))  # seconds in a bucket, buckets
+N_UNKNOWN = 20
+RATE_SECONDS = 60
+LATELY = 300  # seconds
+
+
+class Stretch(NamedTuple):
+    """Tallies of consecutive buckets, (n_buckets, n_columns), and when the first begins."""
+
+    width: float
+    start: float
+    counts: Counts
+
+    def last(self, seconds: float) -> Stretch:
+        """The buckets of the last seconds; all, if there are no more."""
+        left_out = max(len(self.counts) - int(seconds / self.width), 0)
+        return Stretch(self.width, self.start + left_out * self.width, self.counts[left_out:])
+
+
+class Ring:
+    """Counts in columns over the last `n_buckets` times `width` seconds.
+
+    The newest bucket takes the place of the oldest: a moment t belongs to bucket ⌊t / width⌋, and
+    bucket i lies in place i mod n. Adding and reading clear the places that time has passed over
+    since, so a silent hour reads as zeros and not as what happened before it.
+
+    Args:
+        width: Seconds in a bucket.
+        n_buckets: How many are kept.
+        n_columns: Counts in each of them.
+
+    Examples:
+        >>> ring = Ring(width=5, n_buckets=3, n_columns=2)
+        >>> ring.add(101.0, np.array([1, 0]))
+        >>> ring.add(112.0, np.array([2, 7]))
+        >>> ring.read(112.0).counts.tolist()
+        [[1, 0], [0, 0], [2, 7]]
+    """
+
+    def __init__(self, width: float, n_buckets: int, n_columns: int) -> None:
+        self.width = width
+        self._counts = np.zeros((n_buckets, n_columns), dtype=np.int32)
+        self._first: int | None = None  # the first bucket that was ever used
+        self._latest = 0
+
+    def add(self, now: float, counts: Ints) -> None:
+        """Add counts of shape (n_columns,) to the bucket of a moment."""
+        self._advance(now)
+        self._counts[self._latest % len(self._counts)] += counts
+
+    def read(self, now: float) -> Stretch:
+        """All buckets up to a moment, oldest first, from the first that was ever used."""
+        self._advance(now)
+        first = self._latest if self._first is None else self._first
+        oldest = max(first, self._latest - len(self._counts) + 1)
+        places = np.arange(oldest, self._latest + 1) % len(self._counts)
+        return Stretch(self.width, oldest * self.width, self._counts[places])
+
+    def _advance(self, now: float) -> None:
+        bucket = math.floor(now / self.width)
+        if self._first is None:
+            self._first = self._latest = bucket
+        passed = min(bucket - self._latest, len(self._counts))
+        if passed > 0:  # a clock that was set back goes on in the latest bucket
+            self._counts[np.arange(bucket - passed + 1, bucket + 1) % len(self._counts)] = 0
+            self._latest = bucket
+
+
+class Recent:
+    """Belief, assertion and level of the last rows. Not for threads to share.
+
+    Args:
+        n_classes: Number of classes.
+        reference: Levels of reference samples, of shape (n_reference,), if they are known.
+        threshold: The level from which on an answer is IK, if there is one.
+    """
+
+    def __init__(
+        self, n_classes: int, reference: Floats | None = None, threshold: float | None = None
+    ) -> None:
+        self._n_classes, self._threshold = n_classes, threshold
+        counts = None if reference is None else _histogram(reference)
+        self._reference = None
+        if counts is not None and counts.any():
+            self._reference = (counts / counts.sum()).tolist()
+        self._belief = np.full(N_RECENT, NOT_THERE, dtype=np.int64)
+        self._assertion = np.zeros(N_RECENT, dtype=np.int8)
+        self._level = np.full(N_RECENT, np.nan)
+        self._next = 0
+
+    def add(self, answers: Answers) -> None:
+        """Remember rows; the oldest are forgotten."""
+        count = min(len(answers.belief), N_RECENT)
+        places = (self._next + np.arange(count)) % N_RECENT
+        last = slice(len(answers.belief) - count, None)
+        self._belief[places] = answers.belief[last]
+        self._assertion[places] = answers.assertion[last]
+        self._level[places] = np.nan if answers.level is None else answers.level[last]
+        self._next = (self._next + count) % N_RECENT
+
+    def levels(self) -> dict[str, Any] | None:
+        """How many rows have which level, for JSON; None without levels.
+
+        `counts` and `reference`, shares, have an entry for each of `N_BINS` bins of equal width
+        between 0 and 1.
+        """
+        counts = _histogram(self._level)
+        if not counts.any() and self._reference is None:
+            return None
+        return {"n": int(counts.sum()), "counts": counts.tolist(), "reference": self._reference,
+                "threshold": self._threshold}  # fmt: skip
+
+    def by_class(self, labels: list[str]) -> dict[str, Any]:
+        """How often each class was believed with which assertion, for JSON.
+
+        `rows`, those with most IDKs first; `more`, how many further classes there are; `n`, rows.
+        """
+        there = self._belief != NOT_THERE
+        codes = np.where(self._belief == NO_BELIEF, self._n_classes, self._belief)[there]
+        joint = codes * len(Assertion) + self._assertion[there]
+        counts = np.bincount(joint, minlength=(self._n_classes + 1) * len(Assertion))
+        table = counts.reshape(-1, len(Assertion))
+        seen = np.flatnonzero(table.sum(axis=1))
+        order = seen[np.lexsort((-table[seen].sum(axis=1), -table[seen, Assertion.IDK]))]
+        rows = [
+            {
+                "label": labels[code] if code < self._n_classes else None,
+                **{each.name: int(table[code, each]) for each in Assertion},
+            }
+            for code in order[:MOST_CLASSES].tolist()
+        ]
+        return {"n": int(there.sum()), "rows": rows, "more": max(len(order) - MOST_CLASSES, 0)}
+
+
+def _histogram(levels: Floats) -> Ints:
+    """Rows by level, of shape (N_BINS,); those without a level, NaN, do not count."""
+    known = levels[~np.isnan(levels)]
+    return np.bincount(np.clip((known * N_BINS).astype(np.int64), 0, N_BINS - 1), minlength=N_BINS)
+
+
+class Activity:
+    """What a model has been answering lately. Threads may share one.
+
+    Args:
+        classes: Labels of shape (n_classes,).
+        layers: Names of the layers.
+        reference: Levels of reference samples, of shape (n_reference,), to show beside those seen.
+        threshold: The level from which on an answer is IK.
+        clock: Seconds since 1970 that never run backward.
+
+    Examples:
+        >>> activity = Activity(ec.classes_, ec.layers_)
+        >>> activity.add(ec.assess(X).answers, seconds=0.004, request="8c1f")
+        >>> activity.to_dict()["total"]["rows"] == len(X)
+        True
+    """
+
+    def __init__(
+        self,
+        classes: Labels,
+        layers: Sequence[str],
+        *,
+        reference: Floats | None = None,
+        threshold: float | None = None,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        self._clock = steady_clock() if clock is None else clock
+        self._since = self._clock()
+        self._labels = [name(label) for label in np.asarray(classes).tolist()]
+        self._layers = [name(layer) for layer in layers]
+        self._lock = Lock()
+        self._total = np.zeros(N_COLUMNS, dtype=np.int64)
+        self._rings = [Ring(width, n, N_COLUMNS) for width, n in SERIES]
+        self._recent = Recent(len(self._labels), reference, threshold)
+        self._unknown: deque[dict[str, Any]] = deque(maxlen=N_UNKNOWN)
+
+    def add(
+        self, answers: Answers, seconds: float, request: str, portraits: Sequence[Any] = ()
+    ) -> None:
+        """Count a request, the time it took, and keep the portraits of its IDKs."""
+        counts, now = tally(answers, seconds), self._clock()
+        moment = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds")
+        about = {"time": moment.replace("+00:00", "Z"), "request": name(request)}
+        with self._lock.held():
+            self._total += counts
+            for ring in self._rings:
+                ring.add(now, counts)
+            self._recent.add(answers)
+            self._unknown.extendleft(portrait | about for portrait in portraits)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values for JSON.
+
+        Returns:
+            `now` and `since`, in seconds since 1970; `layers`; `total` and `lately`, rows and
+            requests since the start and in the last minutes; `rate`, both per second; `latency`,
+            its quantiles in seconds; `series`, counts by time; `levels` and `by_class` of the last
+            rows; `unknown`, the last IDKs, newest first.
+        """
+        with self._lock.held():
+            now = self._clock()
+            series = [each.read(now) for each in self._rings]
+            total, unknown = self._total.copy(), list(self._unknown)
+            levels, by_class = self._recent.levels(), self._recent.by_class(self._labels)
+        lately, minute = (series[0].last(seconds) for seconds in (LATELY, RATE_SECONDS))
+        recent, last = totals(lately.counts.sum(axis=0)), totals(minute.counts.sum(axis=0))
+        passed = max(now - max(minute.start, self._since), 1.0)  # the first moment is no rate yet
+        latency = quantiles(lately.counts.sum(axis=0)[None], 50, 95, 99)
+        return {
+            "now": now,
+            "since": self._since,
+            "layers": self._layers,
+            "total": totals(total),
+            "lately": {**recent, "seconds": LATELY},
+            "rate": {each: last[each] / passed for each in ("rows", "requests")},
+            "latency": {
+                **{percent: column[0] for percent, column in latency.items()},
+                "requests": recent["requests"],
+                "seconds": LATELY,
+            },
+            "series": [as_series(stretch) for stretch in series],
+            "levels": levels,
+            "by_class": by_class,
+            "unknown": unknown,
+        }
+
+
+def tally(answers: Answers, seconds: float) -> Ints:
+    """The tally of a request that took some seconds, of shape (N_COLUMNS,)."""
+    counts = np.zeros(N_COLUMNS, dtype=np.int64)
+    counts[:REASONS] = np.bincount(answers.assertion, minlength=len(Assertion))
+    counts[REASONS:REQUESTS] = np.bincount(answers.reason, minlength=len(Reason))
+    counts[REQUESTS] = counts[DURATIONS + bin_of(seconds)] = 1
+    return counts
+
+
+def bin_of(seconds: float) -> int:
+    """The bin of a duration; what is shorter or longer than all bins goes into the first or last.
+
+    Examples:
+        >>> bin_of(0.0), bin_of(SHORTEST * 2), bin_of(1e9) == N_DURATIONS - 1
+        (0, 8, True)
+    """
+    if not seconds > SHORTEST:  # not a number, too
+        return 0
+    return min(math.floor(PER_OCTAVE * math.log2(min(seconds, 1e6) / SHORTEST)), N_DURATIONS - 1)
+
+
+def totals(counts: Counts) -> dict[str, Any]:
+    """Rows and requests of a tally, for JSON."""
+    by_assertion = {each.name: int(counts[each]) for each in Assertion}
+    reasons = {each.name: int(counts[REASONS + each]) for each in Reason}
+    rows, requests = sum(by_assertion.values()), int(counts[REQUESTS])
+    return {"rows": rows, "requests": requests, **by_assertion, "reasons": reasons}
+
+
+def as_series(stretch: Stretch) -> dict[str, Any]:
+    """Tallies of buckets as lists with an entry for each, for JSON."""
+    counts = stretch.counts
+    return {
+        "width": stretch.width,
+        "start": stretch.start,
+        **{each.name: counts[:, each].tolist() for each in Assertion},
+        "requests": counts[:, REQUESTS].tolist(),
+        **quantiles(counts, 50, 99),
+    }
+
+
+def quantiles(counts: Counts, *percents: int) -> dict[str, list[float | None]]:
+    """The seconds that shares of the requests do not exceed, by the names p50, ..., of each tally.
+
+    counts: tallies of shape (n, N_COLUMNS). Each answer is the middle of the bin that holds it, to
+    the microsecond: 1,440 minutes of more digits than are known would fill the page. None where
+    there was no request.
+    """
+    cumulated = np.cumsum(counts[:, DURATIONS:], axis=1, dtype=counts.dtype)
+    total, found = cumulated[:, -1], dict[str, list[float | None]]()
+    for percent in percents:
+        needed = np.maximum(np.ceil(percent / 100 * total), 1).astype(counts.dtype)
+        place = (cumulated >= needed[:, None]).argmax(axis=1)
+        middle = SHORTEST * 2.0 ** ((place + 0.5) / PER_OCTAVE)
+        column = middle.round(6).astype(object)
+        column[total == 0] = None
+        found[f"p{percent}"] = column.tolist()
+    return found
+
+
+def steady_clock() -> Callable[[], float]:
+    """A clock that counts seconds since 1970 and never runs backward, unlike the machine's own."""
+    offset = time.time() - time.monotonic()
+    return lambda: offset + time.monotonic()

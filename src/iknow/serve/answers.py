@@ -1,0 +1,284 @@
+"""Answers to a request: what is said about its rows, with what was wanted besides.
+
+An assessment holds evidence, or the way to it, and so the model: too much to keep, and too much to
+send between processes. Its answers are small columns (`iknow.explain.answers`). Evidence about an
+IDK takes a search, so a `Portrayer` gathers it for the page for a few rows a second at most, spread
+over those that came together; the others are only counted.
+
+A portrait is a sample's picture and the evidence about it as plain values, small enough to send.
+Nothing in it is markup. Numbers that JSON cannot express become None, names are visible and short
+(`iknow.core.text`), and an image becomes a PNG of at most `LONGEST_SIDE` pixels a side.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+
+from iknow.classifier.estimator import EpistemicClassifier
+from iknow.core.arrays import Floats, Ints
+from iknow.core.assertion import Assertion, Reason
+from iknow.core.codes import for_json
+from iknow.core.evidence import NO_EXEMPLAR, distances_for_and_against
+from iknow.core.text import name
+from iknow.explain.answers import Answers
+from iknow.explain.assessment import Assessment
+from iknow.explain.explanation import Exemplar, Explanation, LayerExplanation
+from iknow.explain.picture import Image, Picture, Renderer, Series, png_bytes, take_sample
+from iknow.locking import Lock
+from iknow.report.album import shrink_image, shrink_series
+from iknow.serve.bodies import Rows, as_inputs
+from iknow.serve.schema import Answer, Label
+
+ASSERTIONS = {int(each): each.name for each in Assertion}
+REASONS = {int(each): each.name for each in Reason}
+PER_SECOND = 2.0
+MOST_AT_ONCE = 5
+LONGEST_SIDE = 64  # pixels: the page asks for all pictures every two seconds
+LONGEST_SENTENCE = 1000
+MOST_STEPS = 120
+MOST_CHANNELS = 4
+MOST_FEATURES = 40
+MOST_EXEMPLARS = 4  # and the one that decides, where a quorum asks for more
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to tell besides the answers. Only requests that want the same are joined."""
+
+    evidence: bool = False
+    exemplars: bool = False
+    scores: bool = False
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RequestAnswers(Answers):
+    """The answers about n rows; they can be sent to another process.
+
+    Attributes:
+        exemplars: By layer, the nearest training row of the believed class, of shape (n,), if
+            wanted.
+        scores: Of shape (n, n_classes), if wanted.
+        evidence: Of length n, in plain values, if wanted.
+        portraits: Of some IDKs, for JSON, each with its `row`.
+    """
+
+    exemplars: Mapping[str, Ints]
+    scores: Floats | None = None
+    evidence: list[Any] | None = None
+    portraits: tuple[dict[str, Any], ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.belief)
+
+    def __getitem__(self, rows: slice) -> RequestAnswers:
+        """The answers about some rows, of one request among those joined."""
+        part: dict[str, Any] = {
+            column: None if (values := getattr(self, column)) is None else values[rows]
+            for column in ("belief", "score", "assertion", "reason", "justified", "level",
+                           "weakest", "watched", "watched_by_layer", "scores", "evidence")
+        }  # fmt: skip
+        part["exemplars"] = {layer: each[rows] for layer, each in self.exemplars.items()}
+        part["portraits"] = tuple(
+            each | {"row": each["row"] - rows.start}
+            for each in self.portraits
+            if rows.start <= each["row"] < rows.stop
+        )
+        return replace(self, **part)
+
+    def to_schema(self, labels: Sequence[Label], *, exemplars: bool) -> tuple[Answer, ...]:
+        """The answers as a reply holds them.
+
+        Args:
+            labels: The classes as JSON has them.
+            exemplars: Whether the nearest training rows are told.
+        """
+        beliefs = [*labels, None]  # the last one for no belief, -1
+        nearest: Any = repeat(None)
+        if exemplars and self.exemplars:
+            columns = [each.tolist() for each in self.exemplars.values()]
+            nearest = (
+                dict(zip(self.exemplars, row, strict=True)) for row in zip(*columns, strict=True)
+            )
+        return tuple(
+            Answer(beliefs[code], ASSERTIONS[assertion], REASONS[reason], level, near, evidence)  # type: ignore[arg-type]
+            for code, assertion, reason, level, near, evidence in zip(
+                self.belief.tolist(),
+                self.assertion.tolist(),
+                self.reason.tolist(),
+                repeat(None) if self.level is None else self.level.tolist(),
+                nearest,
+                repeat(None) if self.evidence is None else self.evidence,
+                strict=False,  # what repeats has no end
+            )
+        )
+
+
+def assess(
+    classifier: EpistemicClassifier, portrayer: Portrayer, rows: Rows, wanted: Wanted
+) -> RequestAnswers:
+    """Ask a classifier about shaped rows."""
+    assessment = classifier.assess(as_inputs(classifier, rows))
+    return RequestAnswers(
+        **vars(assessment.answers) | {"index": None},
+        exemplars=assessment.own_exemplars if wanted.exemplars else {},
+        scores=assessment.scores if wanted.scores else None,
+        evidence=describe_evidence(assessment) if wanted.evidence else None,
+        portraits=portrayer.portray(assessment, rows.values),
+    )
+
+
+def describe_evidence(assessment: Assessment) -> list[dict[str, Any]]:
+    """For each of n samples, by layer: the distances for and against, the reach, what is found
+    within it, and the training rows nearest of the believed class and of the nearest other.
+    """
+    rows = np.arange(len(assessment))
+    answered, labels = assessment.answered, for_json(assessment.classes)
+    codes = np.where(answered, assessment.belief_codes, 0)
+    told: list[dict[str, Any]] = [{} for _ in rows]
+    for layer, weighed in assessment.weighed.items():
+        own, other = distances_for_and_against(weighed, codes)
+        reach = assessment.neighborhoods[layer].reach(weighed)
+        reach = reach[rows, codes] if reach.ndim == 2 else reach
+        others = weighed.class_distances.copy()
+        others[rows, codes] = np.inf
+        against = others.argmin(axis=1)
+        for i in rows:
+            told[i][layer] = {
+                "for": finite(own[i]) if answered[i] else None,
+                "for_row": _row(weighed.exemplars[i, codes[i]]) if answered[i] else None,
+                "against": finite(other[i]),
+                "against_row": _row(weighed.exemplars[i, against[i]]),
+                "against_class": labels[against[i]] if np.isfinite(others[i, against[i]]) else None,
+                "reach": finite(reach[i]),
+                "supported": [labels[c] for c in np.flatnonzero(assessment.supports[layer][i])],
+            }
+    return told
+
+
+class Portrayer:
+    """Makes portraits of some of the IDKs. Threads may share one.
+
+    Args:
+        picture: Makes pictures of the samples, such as `as_image(28, 28)`. Without it nothing of an
+            input is kept.
+        per_second: How many IDKs get a portrait each second, in the long run.
+        most: How many of them at once.
+        clock: Seconds that never run backward.
+    """
+
+    def __init__(
+        self,
+        picture: Renderer | None = None,
+        *,
+        per_second: float = PER_SECOND,
+        most: int = MOST_AT_ONCE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._picture, self._clock = picture, clock
+        self._per_second, self._most = per_second, most
+        self._lock = Lock()
+        self._left, self._since = float(most), clock()
+
+    def portray(self, assessment: Assessment, inputs: Any = None) -> tuple[dict[str, Any], ...]:
+        """Portraits of IDKs among n rows. inputs: the assessed rows, to draw those."""
+        unknown = np.flatnonzero(np.asarray(assessment.assertion) == Assertion.IDK)
+        rows = self._choose(unknown) if len(unknown) else unknown
+        if not len(rows):
+            return ()
+        few, samples = assessment[rows], None
+        if self._picture is not None and inputs is not None:
+            samples = {place: take_sample(inputs, row) for place, row in enumerate(rows.tolist())}
+        return tuple(
+            {
+                "row": row,
+                "belief": None if belief is None else name(belief),
+                "reason": few.reason[place].name,
+                "level": None if few.levels is None else finite(few.level[place]),
+                **self._evidence(few, place, samples),
+            }
+            for place, (row, belief) in enumerate(
+                zip(rows.tolist(), few.belief.tolist(), strict=True)
+            )
+        )
+
+    def _choose(self, unknown: Ints) -> Ints:
+        """As many of the rows as there is time for, evenly spread over all of them."""
+        with self._lock.held():
+            now = self._clock()
+            earned = max(now - self._since, 0.0) * self._per_second
+            self._left, self._since = min(self._left + earned, float(self._most)), now
+            count = min(int(self._left), len(unknown))
+            self._left -= count
+        return unknown[np.linspace(0, len(unknown) - 1, count).astype(np.int64)]
+
+    def _evidence(self, few: Assessment, place: int, samples: Any) -> dict[str, Any]:
+        # It searches an index and calls a renderer, both possibly the user's. What they raise is no
+        # reason to lose an answer that is given already.
+        try:
+            return portray(few.explain(place, samples=samples, renderer=self._picture))
+        except Exception:
+            return {"sentence": "", "weakest": "", "layers": [], "picture": None}
+
+
+def portray(explanation: Explanation) -> dict[str, Any]:
+    """What is known about one sample, for JSON."""
+    return {
+        "sentence": name(explanation.sentence, LONGEST_SENTENCE),
+        "weakest": name(explanation.weakest),
+        "layers": [_layer(layer) for layer in explanation.layers],
+        "picture": None if explanation.picture is None else as_plain_picture(explanation.picture),
+    }
+
+
+def as_plain_picture(picture: Picture) -> dict[str, Any]:
+    """A picture for JSON: `kind` is "image", "series" or "features"."""
+    if isinstance(picture, Image):
+        pixels = shrink_image(picture.pixels, LONGEST_SIDE)
+        png = base64.b64encode(png_bytes(pixels)).decode()
+        height, width = pixels.shape[:2]
+        source = f"data:image/png;base64,{png}"
+        return {"kind": "image", "png": source, "width": width, "height": height}
+    if isinstance(picture, Series):
+        values = shrink_series(picture.values[:MOST_CHANNELS], MOST_STEPS)
+        channels = [[float(f"{value:.4g}") for value in channel] for channel in values.tolist()]
+        return {"kind": "series", "values": channels}
+    names = None if picture.names is None else list(picture.names[:MOST_FEATURES])
+    kept = list(picture.values[:MOST_FEATURES])
+    more = picture.n_more + len(picture.values) - len(kept)
+    return {"kind": "features", "values": kept, "names": names, "more": more}
+
+
+def finite(value: Any) -> float | None:
+    """A number that JSON can express; None for any other."""
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
+def _row(value: Any) -> int | None:
+    return None if value == NO_EXEMPLAR else int(value)
+
+
+def _layer(layer: LayerExplanation) -> dict[str, Any]:
+    return {
+        "layer": name(layer.layer),
+        "reach": finite(layer.reach),
+        "support": [name(label) for label in layer.support],
+        "for": _exemplars(layer.samples_for),
+        "against": _exemplars(layer.samples_against),
+    }
+
+
+def _exemplars(exemplars: Sequence[Exemplar]) -> list[dict[str, Any]]:
+    most = MOST_EXEMPLARS
+    kept = [*exemplars[:most], *exemplars[most:][-1:]]
+    return [
+        {"row": each.row, "label": name(each.label), "distance": finite(each.distance)}
+        for each in kept
+    ]

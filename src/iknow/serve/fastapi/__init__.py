@@ -1,1 +1,0 @@
-"""The HTTP side of the service."""
