@@ -6,6 +6,7 @@ import collections
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
@@ -47,7 +48,8 @@ class Metrics:
     def answered(self, model: ServedModel, answers: RequestAnswers) -> None:
         """Count the answers to one request."""
         self._rows.labels(model.name).observe(len(answers))
-        pairs = zip(answers.assertion.tolist(), answers.reason.tolist(), strict=True)
+        columns = (np.asarray(each).tolist() for each in (answers.assertion, answers.reason))
+        pairs = zip(*columns, strict=True)
         for (assertion, reason), count in collections.Counter(pairs).items():
             words = ASSERTIONS[assertion], REASONS[reason]
             self._answers.labels(model.name, model.version, *words).inc(count)
