@@ -66,9 +66,9 @@ def main(settings: str) -> None:
 
 
 def _serve(served: object, settings: dict[str, object]) -> None:
+    from iknow.serve.server import Address, run
     from iknow.serve.service import Service
     from iknow.serve.settings import Settings
-    from iknow.serve.server import Address, run
 
     service = Service([served], Settings(**settings))  # type: ignore[list-item, arg-type]
     run(service, Address(port=0), on_listening=lambda url: print(os.getpid(), url, flush=True))

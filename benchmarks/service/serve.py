@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 
 from iknow.serve.served import BundleSource, ServedModel, serve_classifier
+from iknow.serve.server import Address, run
 from iknow.serve.service import Service
 from iknow.serve.settings import Settings
-from iknow.serve.server import Address, run
 
 
 def main(settings: str, what: str = "small") -> None:
