@@ -369,7 +369,7 @@ def test_a_report_shows_samples_beside_exemplars(folder, wine, training):
     assert "48 samples" in said
     assert said.rstrip().endswith("report.html")
     facts = facts_of((folder / "report.html").read_text("utf-8"))
-    assert facts["nSamples"] == 48
+    assert facts["n"] == 48
     assert [layer["name"] for layer in facts["layers"]] == ["input", "output"]
     assert facts["names"] == [wine[2]]
     assert facts["arrays"]["trainingRows"]["length"] > 10
@@ -435,7 +435,7 @@ def test_a_coverage_can_be_matched_and_an_accuracy_guaranteed(folder):
     assert "Guaranteed with confidence 0.95: accuracy on IK at least 0.5" in said
     assert "Nothing is guaranteed" not in said
     manifest = read_manifest_of(folder / "b.iknow")
-    assert manifest["settings"]["selection"]["certificate"]["accuracy"] == 0.5
+    assert manifest["selection"]["certificate"]["accuracy"] == 0.5
     assert "takes at least 299 IK samples" in fail(*words, "-o", "c.iknow", "--accuracy", "0.99")
     assert not (folder / "c.iknow").exists()
 

@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import typer
@@ -32,6 +32,7 @@ from iknow.cli.data import (
     shown_table,
     trained_names,
 )
+from iknow.cli.options import option
 from iknow.core.arrays import Ints
 from iknow.core.assertion import Assertion
 from iknow.core.evidence import NO_EXEMPLAR, distances_for_and_against
@@ -52,15 +53,12 @@ WRITTEN = ("belief", "assertion", "reason", "level", "weakest", "justified")
 class PassedSamples(options.Samples):
     """Samples whose names are passed on."""
 
-    identifier: Annotated[
-        str | None,
-        options.option(
-            "Column that names the samples: no feature, and the first column of the output.",
-            options.COLUMNS,
-            "--id",
-            metavar="COLUMN",
-        ),
-    ] = None
+    identifier: str | None = option(
+        "Column that names the samples: no feature, and the first column of the output.",
+        options.COLUMNS,
+        "--id",
+        metavar="COLUMN",
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,27 +111,24 @@ Said = tuple[Outcome, dict[str, Any]]
 @options.command
 def assess(
     *,
-    bundle: options.BundleArgument,
-    data: options.DataArgument,
+    bundle: Path = options.BUNDLE,
+    data: Path = options.SAMPLES,
     model: options.BundledModel,
     samples: PassedSamples,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Table to write, or - for a pipe.")
-    ] = None,
-    level: options.LevelOption = None,
-    output_format: options.OutputFormatOption = None,
-    batch_size: options.BatchOption = None,
-    device: options.DeviceOption = None,
-    ray: Annotated[
-        bool,
-        typer.Option(
-            "--ray", help="Assess on all cores with Ray: a .parquet file or a folder of them."
-        ),
-    ] = False,
-    ray_address: Annotated[
-        str | None,
-        typer.Option(help="The Ray cluster to use; this machine if not given.", metavar="ADDRESS"),
-    ] = None,
+    output: Path | None = option("Table to write, or - for a pipe.", None, "--output", "-o"),
+    level: float | None = options.LEVEL,
+    output_format: str | None = options.OUTPUT_FORMAT,
+    batch_size: int | None = options.BATCH_SIZE,
+    device: str | None = options.DEVICE,
+    ray: bool = option(
+        "Assess on all cores with Ray: a .parquet file or a folder of them.",
+        None,
+        "--ray",
+        default=False,
+    ),
+    ray_address: str | None = option(
+        "The Ray cluster to use; this machine if not given.", metavar="ADDRESS"
+    ),
 ) -> None:
     """Say IK, IMK or IDK for each prediction, and its level; with labels, how often it is right.
 

@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import typer
@@ -18,7 +18,7 @@ from rich.text import Text
 
 from iknow.classifier.estimator import EpistemicClassifier
 from iknow.cli.data import check_output, console_for, load_classifier, show_written
-from iknow.cli.options import ModelOption, OutputFormatOption
+from iknow.cli.options import MODEL, OUTPUT_FORMAT, argument, option
 from iknow.core.text import shown, visible
 from iknow.errors import InputError
 from iknow.explain.answers import Coded
@@ -34,9 +34,7 @@ TEXTS = (
     "kind", "time", "request", "caller", "model", "version", "bundle", "input_hash", "belief",
     "assertion", "reason", "exemplars", "label", "what", "details",
 )  # fmt: skip
-JournalArgument = Annotated[
-    str, typer.Argument(help="A file, or postgresql://user@host/database.", metavar="JOURNAL")
-]
+JOURNAL = argument("A file, or postgresql://user@host/database.", metavar="JOURNAL")
 
 audit = typer.Typer(
     name="audit",
@@ -47,20 +45,17 @@ audit = typer.Typer(
 
 @audit.command()
 def verify(
-    journal: JournalArgument,
-    bundle: Annotated[
-        list[Path] | None,
-        typer.Option(help="Derive answers of this bundle again; repeatable.", metavar="FILE"),
-    ] = None,
-    model: ModelOption = None,
-    head: Annotated[
-        list[str] | None,
-        typer.Option(help="A head that was noted elsewhere; repeatable.", metavar="SEQ:HASH"),
-    ] = None,
-    level_tolerance: Annotated[
-        float,
-        typer.Option(min=0.0, help="How far a derived level may be from the recorded one."),
-    ] = 0.0,
+    journal: str = JOURNAL,
+    bundle: list[Path] | None = option(
+        "Derive answers of this bundle again; repeatable.", metavar="FILE"
+    ),
+    model: str | None = MODEL,
+    head: list[str] | None = option(
+        "A head that was noted elsewhere; repeatable.", metavar="SEQ:HASH"
+    ),
+    level_tolerance: float = option(
+        "How far a derived level may be from the recorded one.", default=0.0, min=0.0
+    ),
 ) -> None:
     """Check that no record was changed, removed or moved, and that answers follow from inputs.
 
@@ -113,23 +108,15 @@ class _Deriving:
 
 @audit.command()
 def export(
-    journal: JournalArgument,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="Table to write, or - for a pipe.")
-    ],
-    since: Annotated[
-        str | None, typer.Option(help="From this date or time on, in UTC.", metavar="TIME")
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option(help="Before this date or time, in UTC.", metavar="TIME")
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="Only about the model of this name.", metavar="NAME")
-    ] = None,
-    inputs: Annotated[
-        bool, typer.Option("--inputs", help="The inputs that were kept too, in base 64.")
-    ] = False,
-    output_format: OutputFormatOption = None,
+    journal: str = JOURNAL,
+    output: Path = option("Table to write, or - for a pipe.", None, "--output", "-o", default=...),
+    since: str | None = option("From this date or time on, in UTC.", metavar="TIME"),
+    until: str | None = option("Before this date or time, in UTC.", metavar="TIME"),
+    model: str | None = option("Only about the model of this name.", metavar="NAME"),
+    inputs: bool = option(
+        "The inputs that were kept too, in base 64.", None, "--inputs", default=False
+    ),
+    output_format: str | None = OUTPUT_FORMAT,
 ) -> None:
     """Write the records as a table: .parquet, .csv, .jsonl or .arrow.
 
@@ -222,7 +209,7 @@ def _clean(value: Any) -> Any:
 
 
 @audit.command()
-def head(journal: JournalArgument) -> None:
+def head(journal: str = JOURNAL) -> None:
     """Print the number and the hash of the last record: note them where the trail is not.
 
     For example:

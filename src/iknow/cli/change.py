@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from json import dumps
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 import typer
@@ -19,6 +18,7 @@ from rich.text import Text
 from iknow.classifier.estimator import EpistemicClassifier
 from iknow.cli import options
 from iknow.cli.data import inputs_of, load_classifier, shown_table, trained_names
+from iknow.cli.options import argument, option
 from iknow.core.arrays import Ints, Labels
 from iknow.core.text import name, shown
 from iknow.errors import InputError
@@ -36,25 +36,20 @@ IDS_SHOWN = 8
 class NumberedSamples(options.Samples):
     """Samples that may be named by numbers."""
 
-    identifier: Annotated[
-        str | None,
-        options.option(
-            "Column of whole numbers that name the samples. Default: they count on.",
-            options.COLUMNS,
-            "--id",
-            metavar="COLUMN",
-        ),
-    ] = None
+    identifier: str | None = option(
+        "Column of whole numbers that name the samples. Default: they count on.",
+        options.COLUMNS,
+        "--id",
+        metavar="COLUMN",
+    )
 
 
 @dataclass(frozen=True)
 class Log:
     """What the log says about a change."""
 
-    who: Annotated[
-        str | None, options.option("Who changes it. Default: your login name.", options.LOG)
-    ] = None
-    why: Annotated[str, options.option("Why.", options.LOG)] = ""
+    who: str | None = option("Who changes it. Default: your login name.", options.LOG)
+    why: str = option("Why.", options.LOG, default="")
 
     @property
     def entry(self) -> tuple[str, str]:
@@ -69,8 +64,8 @@ class Log:
 @options.command
 def add(
     *,
-    bundle: options.BundleArgument,
-    data: options.DataArgument,
+    bundle: Path = options.BUNDLE,
+    data: Path = options.SAMPLES,
     model: options.BundledModel,
     samples: NumberedSamples,
     log: Log,
@@ -99,16 +94,11 @@ def add(
 @options.command
 def remove(
     *,
-    bundle: options.BundleArgument,
-    ids: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--ids", help="Numbers of samples, with commas between; repeatable.", metavar="3,7,..."
-        ),
-    ] = None,
-    ids_file: Annotated[
-        Path | None, typer.Option(help="File with a sample's number in each line.")
-    ] = None,
+    bundle: Path = options.BUNDLE,
+    ids: list[str] | None = option(
+        "Numbers of samples, with commas between; repeatable.", None, "--ids", metavar="3,7,..."
+    ),
+    ids_file: Path | None = option("File with a sample's number in each line."),
     log: Log,
 ) -> None:
     """Remove samples from a bundle's evidence, by their numbers.
@@ -129,13 +119,9 @@ def remove(
 @options.command
 def relabel(
     *,
-    bundle: options.BundleArgument,
-    pairs: Annotated[
-        list[str] | None, typer.Argument(help="Numbers and labels.", metavar="ID=LABEL...")
-    ] = None,
-    file: Annotated[
-        Path | None, typer.Option(help=".csv file with a number and a label in each line.")
-    ] = None,
+    bundle: Path = options.BUNDLE,
+    pairs: list[str] | None = argument("Numbers and labels.", default=None, metavar="ID=LABEL..."),
+    file: Path | None = option(".csv file with a number and a label in each line."),
     log: Log,
 ) -> None:
     """Give samples of a bundle's evidence other labels.
@@ -151,7 +137,7 @@ def relabel(
 
 
 @options.command
-def compact(bundle: options.BundleArgument) -> None:
+def compact(bundle: Path = options.BUNDLE) -> None:
     """Fold a bundle's changes into it: nothing of removed samples is left but the log.
 
     Those who have it loaded keep the old file. For example:
@@ -167,7 +153,7 @@ def compact(bundle: options.BundleArgument) -> None:
 
 
 @options.command
-def changes(bundle: options.BundleArgument, json: options.JsonOption = False) -> None:
+def changes(bundle: Path = options.BUNDLE, json: bool = options.AS_JSON) -> None:
     """List what happened to a bundle's evidence: who changed which samples, when and why.
 
     For example:

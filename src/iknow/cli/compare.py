@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from json import dumps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.console import Console
 from rich.text import Text
 from sklearn.frozen import FrozenEstimator
@@ -26,6 +25,7 @@ from iknow.cli.data import (
     trained_names,
 )
 from iknow.cli.model_files import MODEL_HELP, load_model
+from iknow.cli.options import argument, option
 from iknow.errors import InputError
 from iknow.evaluation.compare import compare as compare_methods
 from iknow.evaluation.comparison import OURS
@@ -38,31 +38,29 @@ from iknow.tables import Roles, Table
 @options.command
 def compare(
     *,
-    model: Annotated[str, typer.Argument(help=MODEL_HELP)],
-    training: Annotated[Path, typer.Argument(help="The samples that the model was trained on.")],
-    validation: Annotated[Path, typer.Argument(help="Labeled samples that it was not.")],
-    test: Annotated[Path, typer.Argument(help="Further labeled samples, as clean.")],
-    training_labels: options.LabelsOption = None,
-    validation_labels: options.LabelsOption = None,
-    test_labels: options.LabelsOption = None,
-    set_: Annotated[
-        list[str] | None,
-        options.option("Further labeled data, NAME=FILE; repeatable.", options.DATA, "--set"),
-    ] = None,
-    foreign: Annotated[
-        list[str] | None,
-        options.option("Data on which no answer is right, NAME=FILE; repeatable.", options.DATA),
-    ] = None,
+    model: str = argument(MODEL_HELP),
+    training: Path = argument("The samples that the model was trained on."),
+    validation: Path = argument("Labeled samples that it was not."),
+    test: Path = argument("Further labeled samples, as clean."),
+    training_labels: Path | None = options.LABELS,
+    validation_labels: Path | None = options.LABELS,
+    test_labels: Path | None = options.LABELS,
+    set_: list[str] | None = option(
+        "Further labeled data, NAME=FILE; repeatable.", options.DATA, "--set"
+    ),
+    foreign: list[str] | None = option(
+        "Data on which no answer is right, NAME=FILE; repeatable.", options.DATA
+    ),
     columns: options.Columns,
     reading: options.Reading,
-    coverage: Annotated[
-        list[float], typer.Option(help="Share of clean data to assert; repeatable.")
-    ] = [0.6, 0.75, 0.9],  # noqa: B006
-    accuracy: Annotated[float, typer.Option(help="The accuracy to certify.")] = 0.99,
-    confidence: Annotated[float, typer.Option(help="Of certificates and intervals.")] = 0.95,
-    random_state: options.SeedOption = 0,
-    json: Annotated[Path | None, typer.Option(help="Write all figures as JSON.")] = None,
-    html: Annotated[Path | None, typer.Option(help="Write a page with the curves.")] = None,
+    coverage: list[float] = option(
+        "Share of clean data to assert; repeatable.", default=[0.6, 0.75, 0.9]
+    ),
+    accuracy: float = option("The accuracy to certify.", default=0.99),
+    confidence: float = option("Of certificates and intervals.", default=0.95),
+    random_state: int = options.SEED,
+    json: Path | None = option("Write all figures as JSON."),
+    html: Path | None = option("Write a page with the curves."),
 ) -> None:
     """Compare iknow with other methods on your model and data, at equal coverage.
 

@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group
 from rich.panel import Panel
@@ -28,6 +27,7 @@ from iknow.cards import COLORS
 from iknow.classifier.estimator import EpistemicClassifier
 from iknow.cli import options
 from iknow.cli.data import check_page, console_for, show_page, write_page
+from iknow.cli.options import option
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Assertion
 from iknow.core.text import name as shown
@@ -52,10 +52,10 @@ SHADES = " ░▒▓█"
 
 @options.command
 def demo(
-    left_out: Annotated[int, typer.Option(help="The digit the network never sees.")] = 4,
-    random_state: options.SeedOption = 0,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The report to write.")] = Path(
-        "iknow-demo.html"
+    left_out: int = option("The digit the network never sees.", default=4),
+    random_state: int = options.SEED,
+    output: Path = option(
+        "The report to write.", None, "--output", "-o", default=Path("iknow-demo.html")
     ),
 ) -> None:
     """Train on scikit-learn's digits and see what the network knows. Needs no data.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 from rich.console import Console
 from rich.text import Text
@@ -20,6 +19,7 @@ from iknow.cli.data import (
     shown_table,
     trained_names,
 )
+from iknow.cli.options import option
 from iknow.core.text import name as shown
 from iknow.storage.info import describe_bundle
 
@@ -27,14 +27,13 @@ from iknow.storage.info import describe_bundle
 @options.command
 def export(
     *,
-    bundle: options.BundleArgument,
-    output: options.BundleOutput,
+    bundle: Path = options.BUNDLE,
+    output: Path = options.NEW_BUNDLE,
     model: options.BundledModel,
-    samples: Annotated[
-        Path | None,
-        options.option(f"Compare on these too: {options.FILES}, or - for a pipe.", options.DATA),
-    ] = None,
-    input_format: options.InputFormatOption = None,
+    samples: Path | None = option(
+        f"Compare on these too: {options.FILES}, or - for a pipe.", options.DATA
+    ),
+    input_format: str | None = options.INPUT_FORMAT,
     columns: options.Columns,
     about: options.About,
 ) -> None:

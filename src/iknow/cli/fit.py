@@ -6,7 +6,7 @@ import os
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import typer
@@ -31,6 +31,7 @@ from iknow.cli.data import (
     trained_names,
 )
 from iknow.cli.model_files import check_model_name, load_model, save_model
+from iknow.cli.options import argument, option
 from iknow.core.arrays import Labels
 from iknow.core.rule import Rule, is_tuned
 from iknow.core.text import name as shown
@@ -48,85 +49,58 @@ GOAL = "What to promise"
 @options.command
 def fit(
     *,
-    data: Annotated[
-        Path, typer.Argument(help=f"Training samples: {options.FILES}, or - for a pipe.")
-    ],
-    output: options.BundleOutput,
-    model: options.ModelOption = None,
-    train: Annotated[
-        bool, options.option("Train and write --model first.", options.MODELS, "--train")
-    ] = False,
-    validation: Annotated[
-        Path | None, options.option("Labeled samples to tune on.", options.DATA)
-    ] = None,
-    validation_labels: options.LabelsOption = None,
-    hold_out: Annotated[
-        float | None, options.option("Or tune on this share of DATA.", options.DATA)
-    ] = None,
-    reference: Annotated[
-        Path | None,
-        options.option("More samples, without labels, that show what is ordinary.", options.DATA),
-    ] = None,
+    data: Path = argument(f"Training samples: {options.FILES}, or - for a pipe."),
+    output: Path = options.NEW_BUNDLE,
+    model: str | None = options.MODEL,
+    train: bool = option(
+        "Train and write --model first.", options.MODELS, "--train", default=False
+    ),
+    validation: Path | None = option("Labeled samples to tune on.", options.DATA),
+    validation_labels: Path | None = options.LABELS,
+    hold_out: float | None = option("Or tune on this share of DATA.", options.DATA),
+    reference: Path | None = option(
+        "More samples, without labels, that show what is ordinary.", options.DATA
+    ),
     samples: options.Samples,
-    accuracy: Annotated[
-        float | None, options.option("Certify accuracy on IK, or fail.", GOAL)
-    ] = None,
-    confidence: Annotated[float, options.option("With this probability.", GOAL)] = 0.95,
-    coverage: Annotated[float | None, options.option("Match this share of IK.", GOAL)] = None,
-    false_alarm: Annotated[
-        float | None,
-        options.option(
-            "Bound the share of ordinary samples that are not IK; needs no labels.", GOAL
-        ),
-    ] = None,
+    accuracy: float | None = option("Certify accuracy on IK, or fail.", GOAL),
+    confidence: float = option("With this probability.", GOAL, default=0.95),
+    coverage: float | None = option("Match this share of IK.", GOAL),
+    false_alarm: float | None = option(
+        "Bound the share of ordinary samples that are not IK; needs no labels.", GOAL
+    ),
     reading: options.Reading,
-    rule: Annotated[
-        str | None,
-        options.option(
-            f"The kind of rule; {RelativeBall.command_name()} by default.",
-            options.SEARCH,
-            metavar="|".join(rule.command_name() for rule in RULES.values()),
-        ),
-    ] = None,
-    paper: Annotated[
-        bool, options.option("As published: --rule ball.", options.SEARCH, "--paper")
-    ] = False,
-    quorum: Annotated[
-        str | None,
-        options.option(
-            "Samples a class needs to count: 3, or 1,3 for the belief and any other class.",
-            options.SEARCH,
-            metavar="N|FOR,AGAINST",
-        ),
-    ] = None,
-    n_neighbors: Annotated[
-        int,
-        options.option(
-            "Neighbors, for the rules that use them.",
-            options.SEARCH,
-            "--n-neighbors",
-            "--k",
-            "-k",
-            min=1,
-        ),
-    ] = 5,
-    doubt: Annotated[
-        bool | None,
-        options.option(
-            "Let the model's own low confidence make a sample IMK, or never. By default, "
-            "where --accuracy certifies more with it.",
-            options.SEARCH,
-            "--doubt/--no-doubt",
-        ),
-    ] = None,
-    onnx: Annotated[
-        bool, options.option("Put the model into the bundle.", options.ABOUT, "--onnx")
-    ] = False,
+    rule: str | None = option(
+        f"The kind of rule; {RelativeBall.command_name()} by default.",
+        options.SEARCH,
+        metavar="|".join(rule.command_name() for rule in RULES.values()),
+    ),
+    paper: bool = option("As published: --rule ball.", options.SEARCH, "--paper", default=False),
+    quorum: str | None = option(
+        "Samples a class needs to count: 3, or 1,3 for the belief and any other class.",
+        options.SEARCH,
+        metavar="N|FOR,AGAINST",
+    ),
+    n_neighbors: int = option(
+        "Neighbors, for the rules that use them.",
+        options.SEARCH,
+        "--n-neighbors",
+        "--k",
+        "-k",
+        default=5,
+        min=1,
+    ),
+    doubt: bool | None = option(
+        "Let the model's own low confidence make a sample IMK, or never. By default, "
+        "where --accuracy certifies more with it.",
+        options.SEARCH,
+        "--doubt/--no-doubt",
+    ),
+    onnx: bool = option("Put the model into the bundle.", options.ABOUT, "--onnx", default=False),
     about: options.About,
-    random_state: options.SeedOption = 0,
-    force: Annotated[
-        bool, options.option("Let --train overwrite a model.", options.MODELS, "--force")
-    ] = False,
+    random_state: int = options.SEED,
+    force: bool = option(
+        "Let --train overwrite a model.", options.MODELS, "--force", default=False
+    ),
 ) -> None:
     """Collect the evidence for a model, choose how near is near, and write both as a bundle.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from json import dumps
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -23,7 +24,7 @@ NUMBER = re.compile(r"[0-9]+\.[0-9]{4,17}(e-?[0-9]+)?")
 
 
 @options.command
-def info(bundle: options.BundleArgument, json: options.JsonOption = False) -> None:
+def info(bundle: Path = options.BUNDLE, json: bool = options.AS_JSON) -> None:
     """Say what a bundle is: what it promises, when and with which data it was made.
 
     It needs no model, and loads none. For example:

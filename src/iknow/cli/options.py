@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Any, get_type_hints
 
 import numpy as np
 import typer
@@ -110,13 +110,13 @@ def _check(value: Any, parameter: Any, place: str) -> Any:
 
 def command(work: Callable[..., None]) -> Callable[..., None]:
     """A command with `--config`, whose parameters that are records become options of their own."""
-    hints = get_type_hints(work, include_extras=True)
+    hints = get_type_hints(work)
     parameters, records = list[inspect.Parameter](), dict[str, Any]()
     for given in inspect.signature(work).parameters.values():
         kind = hints[given.name]
         if is_dataclass(kind):
             records[given.name] = kind
-            own = get_type_hints(kind, include_extras=True)
+            own = get_type_hints(kind)
             options = [(each.name, own[each.name], each.default) for each in fields(kind)]
         else:
             options = [(given.name, kind, given.default)]
@@ -125,7 +125,7 @@ def command(work: Callable[..., None]) -> Callable[..., None]:
             for name, annotation, default in options
         ]
     parameters.append(
-        inspect.Parameter("config", given.KEYWORD_ONLY, default=None, annotation=ConfigOption)
+        inspect.Parameter("config", given.KEYWORD_ONLY, default=CONFIG, annotation=Path | None)
     )
 
     @wraps(work)
@@ -139,9 +139,16 @@ def command(work: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def option(text: str, panel: str, *names: str, **more: Any) -> Any:
-    """An option with its help, which stands in a panel."""
-    return typer.Option(*names, help=text, rich_help_panel=panel, **more)
+def option(
+    text: str, panel: str | None = None, *names: str, default: Any = None, **more: Any
+) -> Any:
+    """An option with its help, which stands in a panel; with `...` for its default it is needed."""
+    return typer.Option(default, *names, help=text, rich_help_panel=panel, **more)
+
+
+def argument(text: str, default: Any = ..., **more: Any) -> Any:
+    """An argument with its help, needed unless it has a default."""
+    return typer.Argument(default, help=text, **more)
 
 
 DATA, COLUMNS, MODELS, SEARCH = "Data", "Columns", "Model", "Search"
@@ -149,84 +156,54 @@ ABOUT, LOG = "About the bundle", "The log"
 """Panels of the help."""
 FILES = "a .csv, .jsonl, .parquet, .arrow, .npz or .npy file"
 
-ConfigOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--config",
-        help="Take options from a TOML file; those given here win.",
-        callback=use_config,
-        is_eager=True,
-        expose_value=False,
-    ),
-]
-BundleArgument = Annotated[Path, typer.Argument(help="The bundle that `iknow fit` wrote.")]
-DataArgument = Annotated[Path, typer.Argument(help=f"Samples: {FILES}, or - for a pipe.")]
-BundleOutput = Annotated[Path, typer.Option("--output", "-o", help="The bundle to write.")]
-InputFormatOption = Annotated[
-    str | None,
-    option(
-        f"Format of DATA, if not by its ending: {', '.join(READABLE)}. csv for a pipe.",
-        DATA,
-        metavar="FORMAT",
-    ),
-]
-OutputFormatOption = Annotated[
-    str | None,
-    option(
-        f"Format of the output, if not by its ending: {', '.join(WRITABLE)}.",
-        DATA,
-        metavar="FORMAT",
-    ),
-]
-LabelsOption = Annotated[Path | None, option("File of labels: .npy or .csv.", DATA)]
-ModelOption = Annotated[str | None, option(MODEL_HELP, MODELS, metavar="FILE")]
-BatchOption = Annotated[
-    int | None, option("Samples to ask the model about at a time.", MODELS, min=1)
-]
-DeviceOption = Annotated[
-    str | None, option("Search by torch: cuda, cuda:1, mps, cpu.", SEARCH, metavar="DEVICE")
-]
-LevelOption = Annotated[
-    float | None,
-    typer.Option(
-        help="IK from this level on, 0 to 1, not from the tuned one; no guarantee holds there.",
-        metavar="LEVEL",
-    ),
-]
-SeedOption = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of split and training.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
+BUNDLE = argument("The bundle that `iknow fit` wrote.")
+SAMPLES = argument(f"Samples: {FILES}, or - for a pipe.")
+NEW_BUNDLE = option("The bundle to write.", None, "--output", "-o", default=...)
+CONFIG = option(
+    "Take options from a TOML file; those given here win.",
+    None,
+    "--config",
+    callback=use_config,
+    is_eager=True,
+    expose_value=False,
+)
+INPUT_FORMAT = option(
+    f"Format of DATA, if not by its ending: {', '.join(READABLE)}. csv for a pipe.",
+    DATA,
+    metavar="FORMAT",
+)
+OUTPUT_FORMAT = option(
+    f"Format of the output, if not by its ending: {', '.join(WRITABLE)}.", DATA, metavar="FORMAT"
+)
+LABELS = option("File of labels: .npy or .csv.", DATA)
+MODEL = option(MODEL_HELP, MODELS, metavar="FILE")
+BATCH_SIZE = option("Samples to ask the model about at a time.", MODELS, min=1)
+DEVICE = option("Search by torch: cuda, cuda:1, mps, cpu.", SEARCH, metavar="DEVICE")
+LEVEL = option(
+    "IK from this level on, 0 to 1, not from the tuned one; no guarantee holds there.",
+    metavar="LEVEL",
+)
+SEED = option("Seed of split and training.", default=0, min=0, max=2**32 - 1)
+AS_JSON = option("As JSON, for programs.", None, "--json", default=False)
 
 
 @dataclass(frozen=True)
 class Columns:
     """What the columns of a file are for."""
 
-    label: Annotated[
-        str | None, option("Column or array that holds the labels.", COLUMNS, metavar="COLUMN")
-    ] = None
-    identifier: Annotated[
-        str | None,
-        option("Column that names the samples: no feature.", COLUMNS, "--id", metavar="COLUMN"),
-    ] = None
-    drop: Annotated[
-        list[str] | None, option("A column to ignore; repeatable.", COLUMNS, metavar="COLUMN")
-    ] = None
-    features: Annotated[
-        list[str] | None,
-        option(
-            "The only features: names with commas between them; repeatable.",
-            COLUMNS,
-            metavar="A,B,...",
-        ),
-    ] = None
-    text: Annotated[
-        list[str] | None,
-        option(
-            "A column that is text even where it looks like numbers; repeatable.",
-            COLUMNS,
-            metavar="COLUMN",
-        ),
-    ] = None
+    label: str | None = option("Column or array that holds the labels.", COLUMNS, metavar="COLUMN")
+    identifier: str | None = option(
+        "Column that names the samples: no feature.", COLUMNS, "--id", metavar="COLUMN"
+    )
+    drop: list[str] | None = option("A column to ignore; repeatable.", COLUMNS, metavar="COLUMN")
+    features: list[str] | None = option(
+        "The only features: names with commas between them; repeatable.", COLUMNS, metavar="A,B,..."
+    )
+    text: list[str] | None = option(
+        "A column that is text even where it looks like numbers; repeatable.",
+        COLUMNS,
+        metavar="COLUMN",
+    )
 
     @property
     def roles(self) -> Roles:
@@ -246,8 +223,8 @@ class Columns:
 class Samples(Columns):
     """What the columns of a file are for, where its labels are if not in it, and its format."""
 
-    labels: LabelsOption = None
-    input_format: InputFormatOption = None
+    labels: Path | None = LABELS
+    input_format: str | None = INPUT_FORMAT
 
     def source(self, path: Path) -> Source:
         return Source(path, self.roles, self.labels, self.input_format)
@@ -257,43 +234,29 @@ class Samples(Columns):
 class Reading:
     """How to read a model, and which of its layers by which metric."""
 
-    layer: Annotated[
-        list[str] | None, option("A layer to search; repeatable.", SEARCH, metavar="LAYER")
-    ] = None
-    metric: Annotated[
-        list[str] | None,
-        option(
-            f"Distance: {', '.join(SHORT_NAMES)}; for all layers, or LAYER=cosine.",
-            SEARCH,
-            metavar="[LAYER=]NAME",
-        ),
-    ] = None
-    classes: Annotated[
-        list[str] | None,
-        option(
-            "Label of the model's next score, if it does not know them; repeatable.",
-            MODELS,
-            "--class",
-            metavar="LABEL",
-        ),
-    ] = None
-    pool: Annotated[
-        list[str] | None,
-        option(
-            "One vector from a layer's activations: mean, cls or last, for all or LAYER=mean.",
-            MODELS,
-            metavar="[LAYER=]NAME",
-        ),
-    ] = None
-    scores: Annotated[
-        str | None,
-        option(
-            "Which output holds the scores; logit or probability for a single number.",
-            MODELS,
-            metavar="NAME|POSITION",
-        ),
-    ] = None
-    batch_size: BatchOption = None
+    layer: list[str] | None = option("A layer to search; repeatable.", SEARCH, metavar="LAYER")
+    metric: list[str] | None = option(
+        f"Distance: {', '.join(SHORT_NAMES)}; for all layers, or LAYER=cosine.",
+        SEARCH,
+        metavar="[LAYER=]NAME",
+    )
+    classes: list[str] | None = option(
+        "Label of the model's next score, if it does not know them; repeatable.",
+        MODELS,
+        "--class",
+        metavar="LABEL",
+    )
+    pool: list[str] | None = option(
+        "One vector from a layer's activations: mean, cls or last, for all or LAYER=mean.",
+        MODELS,
+        metavar="[LAYER=]NAME",
+    )
+    scores: str | None = option(
+        "Which output holds the scores; logit or probability for a single number.",
+        MODELS,
+        metavar="NAME|POSITION",
+    )
+    batch_size: int | None = BATCH_SIZE
 
     def check(self) -> None:
         """Refuse what cannot be, before any file is read."""
@@ -320,26 +283,24 @@ class Reading:
 class BundledModel:
     """The model of a bundle, if that is not in it."""
 
-    model: ModelOption = None
-    no_check_model: Annotated[
-        bool,
-        option(
-            "Accept any model, even one whose answers differ from the bundle's.",
-            MODELS,
-            "--no-check-model",
-        ),
-    ] = False
+    model: str | None = MODEL
+    no_check_model: bool = option(
+        "Accept any model, even one whose answers differ from the bundle's.",
+        MODELS,
+        "--no-check-model",
+        default=False,
+    )
 
 
 @dataclass(frozen=True)
 class About:
     """What a bundle says about itself."""
 
-    name: Annotated[str | None, option("What to call the bundle.", ABOUT)] = None
-    version: Annotated[
-        str | None, option("Its version, such as 1.3 or 2026-11-01.", ABOUT, metavar="VERSION")
-    ] = None
-    note: Annotated[str | None, option("What others should know about it.", ABOUT)] = None
+    name: str | None = option("What to call the bundle.", ABOUT)
+    version: str | None = option(
+        "Its version, such as 1.3 or 2026-11-01.", ABOUT, metavar="VERSION"
+    )
+    note: str | None = option("What others should know about it.", ABOUT)
 
     @property
     def given(self) -> dict[str, Any]:

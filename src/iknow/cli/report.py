@@ -6,10 +6,9 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import typer
 from rich.console import Console
 from rich.text import Text
 
@@ -27,6 +26,7 @@ from iknow.cli.data import (
     trained_names,
     write_page,
 )
+from iknow.cli.options import option
 from iknow.core.arrays import Labels
 from iknow.core.assertion import Assertion
 from iknow.core.rule import promise_of
@@ -42,29 +42,25 @@ SHOWN_AS = "--show must be image:HxW, image:CxHxW, series, series:CHANNELS or fe
 @options.command
 def report(
     *,
-    bundle: options.BundleArgument,
-    data: options.DataArgument,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path(
-        "report.html"
+    bundle: Path = options.BUNDLE,
+    data: Path = options.SAMPLES,
+    output: Path = option(
+        "The page to write.", None, "--output", "-o", default=Path("report.html")
     ),
     model: options.BundledModel,
-    level: options.LevelOption = None,
+    level: float | None = options.LEVEL,
     samples: options.Samples,
-    training: Annotated[
-        Path | None,
-        options.option("The file given to `iknow fit`, to show the exemplars.", options.DATA),
-    ] = None,
-    training_label: Annotated[
-        str | None, options.option("Its column of labels, if it has another name.", options.DATA)
-    ] = None,
-    layer: Annotated[
-        list[str] | None, options.option("A layer that decides; repeatable.", options.SEARCH)
-    ] = None,
-    show: Annotated[
-        str | None,
-        typer.Option(help="What samples look like: image:8x8, image:3x32x32, series, features."),
-    ] = None,
-    device: options.DeviceOption = None,
+    training: Path | None = option(
+        "The file given to `iknow fit`, to show the exemplars.", options.DATA
+    ),
+    training_label: str | None = option(
+        "Its column of labels, if it has another name.", options.DATA
+    ),
+    layer: list[str] | None = option("A layer that decides; repeatable.", options.SEARCH),
+    show: str | None = option(
+        "What samples look like: image:8x8, image:3x32x32, series, features."
+    ),
+    device: str | None = options.DEVICE,
 ) -> None:
     """Write what is known, and why, as one HTML page that opens anywhere.
 

@@ -9,13 +9,13 @@ from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.console import Console
 
 from iknow.cli import options
-from iknow.cli.options import option
+from iknow.cli.options import argument, option
 from iknow.core.text import shown
 from iknow.errors import InputError, MissingExtraError
 from iknow.explain.picture import Renderer, as_image
@@ -26,65 +26,52 @@ SIZE = re.compile(r"(\d{1,4})x(\d{1,4})(?:x(\d))?", re.ASCII)
 
 @options.command
 def serve(
-    bundles: Annotated[
-        list[str] | None,
-        typer.Argument(help="Portable bundles, each as FILE or NAME=FILE.", metavar="BUNDLE..."),
-    ] = None,
-    demo: Annotated[
-        bool, typer.Option("--demo", help="Serve a digit reader, and show how to ask it.")
-    ] = False,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8000,
-    workers: Annotated[
-        int, typer.Option(min=1, help="Processes that compute, which share the evidence.")
-    ] = 1,
-    picture: Annotated[
-        list[str] | None,
-        typer.Option(help="NAME=28x28: draw unknown samples on the page.", metavar="SIZE"),
-    ] = None,
-    tokens: Annotated[
-        Path | None,
-        option(
-            "File of tokens: lines of a name, scopes and a token. Or IKNOW_TOKENS in the "
-            "environment. Needed unless only this machine is served.",
-            SAFETY,
-        ),
-    ] = None,
-    ssl_certfile: Annotated[Path | None, option("Certificate for TLS.", SAFETY)] = None,
-    ssl_keyfile: Annotated[Path | None, option("Its key.", SAFETY)] = None,
-    audit: Annotated[
-        str | None,
-        option(
-            "Record every answer in this file, or in a PostgreSQL database by its URL.",
-            AUDIT,
-            metavar="FILE|URL",
-        ),
-    ] = None,
-    keep_inputs: Annotated[
-        bool, option("Record inputs too, for audit verify.", AUDIT, "--keep-inputs")
-    ] = False,
-    audit_optional: Annotated[
-        bool,
-        option(
-            "Answer even if that cannot be recorded, instead of with 503.",
-            AUDIT,
-            "--audit-optional",
-        ),
-    ] = False,
-    retain_days: Annotated[float | None, option("Keep records this long.", AUDIT)] = None,
-    retain_mib: Annotated[int | None, option("Keep this much of them, in MiB.", AUDIT)] = None,
-    alarm_rate: Annotated[
-        float, option("Probability with which an alarm may ever be false.", ALARM)
-    ] = 0.01,
-    state: Annotated[
-        Path | None,
-        option("Folder that keeps alarms across restarts; else beside the audit or bundle.", ALARM),
-    ] = None,
-    max_body: Annotated[int, option("Largest body, in MiB.", LIMITS, min=1)] = 32,
-    max_rows: Annotated[int, option("Most rows of a request.", LIMITS, min=1)] = 10_000,
-    queue: Annotated[int, option("Most rows that wait; then 429.", LIMITS, min=1)] = 20_000,
-    timeout: Annotated[float, option("Seconds for an answer; then 504.", LIMITS)] = 30.0,
-    drain: Annotated[float, option("Seconds to finish requests after SIGTERM.", LIMITS)] = 20.0,
+    bundles: list[str] | None = argument(
+        "Portable bundles, each as FILE or NAME=FILE.", default=None, metavar="BUNDLE..."
+    ),
+    demo: bool = option(
+        "Serve a digit reader, and show how to ask it.", None, "--demo", default=False
+    ),
+    host: str = option("Address to listen on.", default="127.0.0.1"),
+    port: int = option("Port; 0 takes a free one.", default=8000, min=0, max=65535),
+    workers: int = option("Processes that compute, which share the evidence.", default=1, min=1),
+    picture: list[str] | None = option(
+        "NAME=28x28: draw unknown samples on the page.", metavar="SIZE"
+    ),
+    tokens: Path | None = option(
+        "File of tokens: lines of a name, scopes and a token. Or IKNOW_TOKENS in the "
+        "environment. Needed unless only this machine is served.",
+        SAFETY,
+    ),
+    ssl_certfile: Path | None = option("Certificate for TLS.", SAFETY),
+    ssl_keyfile: Path | None = option("Its key.", SAFETY),
+    audit: str | None = option(
+        "Record every answer in this file, or in a PostgreSQL database by its URL.",
+        AUDIT,
+        metavar="FILE|URL",
+    ),
+    keep_inputs: bool = option(
+        "Record inputs too, for audit verify.", AUDIT, "--keep-inputs", default=False
+    ),
+    audit_optional: bool = option(
+        "Answer even if that cannot be recorded, instead of with 503.",
+        AUDIT,
+        "--audit-optional",
+        default=False,
+    ),
+    retain_days: float | None = option("Keep records this long.", AUDIT),
+    retain_mib: int | None = option("Keep this much of them, in MiB.", AUDIT),
+    alarm_rate: float = option(
+        "Probability with which an alarm may ever be false.", ALARM, default=0.01
+    ),
+    state: Path | None = option(
+        "Folder that keeps alarms across restarts; else beside the audit or bundle.", ALARM
+    ),
+    max_body: int = option("Largest body, in MiB.", LIMITS, default=32, min=1),
+    max_rows: int = option("Most rows of a request.", LIMITS, default=10_000, min=1),
+    queue: int = option("Most rows that wait; then 429.", LIMITS, default=20_000, min=1),
+    timeout: float = option("Seconds for an answer; then 504.", LIMITS, default=30.0),
+    drain: float = option("Seconds to finish requests after SIGTERM.", LIMITS, default=20.0),
 ) -> None:
     """Serve bundles over HTTP, with a page of what they know, an audit and an alarm.
 

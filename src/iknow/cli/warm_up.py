@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.text import Text
 
 from iknow.classifier.estimator import EpistemicClassifier
 from iknow.cli import options
+from iknow.cli.options import argument
 from iknow.core.text import name
 from iknow.models import PrecomputedModel
 from iknow.models.probe import Probe
@@ -19,9 +18,7 @@ from iknow.search.layer import warm_up as compile_search
 
 @options.command
 def warm_up(
-    bundles: Annotated[
-        list[Path] | None, typer.Argument(help="Bundles to check, prepare and ask once.")
-    ] = None,
+    bundles: list[Path] | None = argument("Bundles to check, prepare and ask once.", default=None),
 ) -> None:
     """Compile the search, so that nobody waits for it later.
 
