@@ -22,7 +22,7 @@ from sklearn.datasets import make_moons
 from sklearn.neural_network import MLPClassifier
 
 from iknow import Client, EpistemicClassifier, as_image
-from iknow.cli.demo import UNSEEN, demonstrate, make_digits, make_report
+from iknow.cli.demo import UNSEEN, demonstrate, make_digits, make_page
 from iknow.cli.serve_demo import LEFT_OUT, SEED, make_demo_service
 from iknow.evaluation.curves import map_regions
 from iknow.evaluation.plots import draw_regions
@@ -72,7 +72,7 @@ def photograph_report() -> bytes:
     """The demonstration's report."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "report.html"
-        file.write_text(make_report(demonstrate()), encoding="utf-8")
+        file.write_text(make_page(demonstrate()), encoding="utf-8")
         return photograph(file.as_uri(), 'body[data-state="ready"]')
 
 

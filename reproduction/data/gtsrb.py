@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from iknow.classifier.observe import track as show_progress
+from iknow.models.samples import track as show_progress
 from reproduction.data.gtsrb_split import training_order, validation_order
 from reproduction.data.pillow import read_resized
 

@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 from iknow import Ball, EpistemicClassifier, as_model, evaluate
 from iknow.errors import BundleError, InputError
 from iknow.models import PrecomputedModel
+from iknow.search import warm_up
 from iknow.testing import assert_same_evidence
 
 X, Y = load_iris(return_X_y=True)
@@ -310,6 +311,7 @@ def test_inputs_are_never_all_in_memory():
     classifier = EpistemicClassifier(
         as_model(lambda _: scores, embed=lambda batch: batch[:, :2]), progress=False
     )
+    warm_up()  # which imports numba
     tracemalloc.start()
     classifier.fit(batches(0)).tune(batches(1), coverage=0.5)
     classifier.assess(batches(2))

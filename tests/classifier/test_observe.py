@@ -18,12 +18,12 @@ from iknow import (
     Nearest,
     RelativeBall,
 )
-from iknow.classifier.observe import map_ahead, one_ahead
 from iknow.core.quorum import find_contrast
 from iknow.errors import InputError
 from iknow.explain.later import Later
 from iknow.metrics import Weighted
 from iknow.models import PrecomputedModel
+from iknow.models.samples import map_ahead, one_ahead
 from iknow.search.layer import LayerIndex
 from iknow.selection import Goal, choose
 from iknow.selection.validation import Validation

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from iknow.classifier.observe import track
+from iknow.models.samples import track
 
 SCRIPT = """
 import sys

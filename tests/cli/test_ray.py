@@ -42,7 +42,7 @@ def test_row_groups_hold_every_row_once_in_order(irises):
     for source, n_groups in ((irises / "test.parquet", 4), (irises / "parts", 3)):
         found = []
         for group in find_groups(source):
-            with reading_group(group, Roles(id="id", drop=("kind",)), mixed=False) as tables:
+            with reading_group(*group, Roles(id="id", drop=("kind",)), None) as tables:
                 found += [table.features for table in tables]
         np.testing.assert_array_equal(np.concatenate(found), np.load("test.npy"))
         assert len(found) == n_groups  # one file has no rows

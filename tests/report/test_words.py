@@ -66,6 +66,17 @@ def test_a_certificate_for_other_neighborhoods_does_not_count(assessed, selectio
     assert "Guaranteed" not in told
 
 
+def test_after_a_change_of_the_evidence_nothing_is_certified(assessed, selection_for, certificate):
+    assessment, y_true = assessed()
+    stale = replace(selection_for(assessment, certificate), stale="2 samples were added")
+    told = words(assessment, y_true, stale)
+    assert "No accuracy is certified" in told
+    assert "2 samples were added. Nothing is guaranteed until recertify renews it." in told
+    assert "Guaranteed with" not in told
+    assert "The lower bound" not in told
+    assert '"certified": false' in make_report(assessment, y_true, selection=stale)
+
+
 def test_what_is_certified_about_changed_inputs(assessed):
     assessment, y_true = assessed()
     assert "No robustness against changed inputs is certified." in words(assessment, y_true)

@@ -167,12 +167,43 @@ def test_a_worker_that_is_killed_is_replaced_and_its_request_answered(serve, bun
     right(told, bundles[2])
 
 
+def test_workers_end_with_a_server_that_is_killed(serve, bundles):
+    server, _ = serve(workers=2)
+    assert ask(server, ask_npy(bundles[1])).status == 200
+    workers = children(server.process.pid)
+    assert len(workers) == 2
+    server.end(signal.SIGKILL)
+    wait_until(lambda: not any(map(is_alive, workers)), seconds=30)
+
+
+def is_alive(process):
+    try:
+        return Path(f"/proc/{process}/stat").read_text().split()[2] != "Z"
+    except FileNotFoundError:
+        return False
+
+
 def children(process):
     """The processes that assess; another one tracks resources."""
     found = Path(f"/proc/{process}/task/{process}/children").read_text().split()
     return [
         int(each) for each in found if b"spawn_main" in Path(f"/proc/{each}/cmdline").read_bytes()
     ]
+
+
+def test_an_alarm_that_rang_still_rings_after_sigkill(serve, bundles):
+    server, path = serve()
+    rng, alarm = np.random.default_rng(0), b'iknow_alarm{alarm="drift",model="digits",version="1"} '
+    ordinary = load_digits(return_X_y=True)[0][1500:1780].astype(np.float32) / 16
+    ask(server, ask_npy(ordinary))
+    strange = ask_npy(rng.random((300, 64)).astype(np.float32))
+    assert alarm + b"0.0" in ask(server, METRICS).body
+    ask(server, strange)
+    wait_until(lambda: alarm + b"1.0" in ask(server, METRICS).body)
+    server.end(signal.SIGKILL)
+    again, _ = serve()
+    assert alarm + b"1.0" in ask(again, METRICS).body
+    assert (path.with_name("digits.iknow.state") / "digits@1.json").is_file()
 
 
 def test_a_database_that_goes_away_and_comes_back(serve, bundles):

@@ -14,7 +14,7 @@ in the order of the classes. In memory are the labels, the row numbers and one b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,6 @@ from iknow.classifier.observe import (
     observe,
     read,
     search_all,
-    track,
 )
 from iknow.classifier.plan import Plan, Settings, as_quorum, kind_of
 from iknow.core.arrays import Floats, Floats32, Ints, Labels
@@ -55,7 +54,7 @@ from iknow.models.model import Model, Observation, check_width, observe_all, wit
 from iknow.models.numbers import as_dense
 from iknow.models.probe import Probe, make_probe
 from iknow.models.refused import ORDINARY, find_kinds, is_refusal
-from iknow.models.samples import Samples, is_loader, warn_of_shuffling
+from iknow.models.samples import Samples, is_loader, track, warn_of_shuffling
 from iknow.rules import Ball
 from iknow.search.layer import LayerIndex
 from iknow.search.scratch import Folder, Spool, as_folder
@@ -118,7 +117,8 @@ def collect(
         settings.check_labels(known)
     layers = tuple(settings.roles)
     enabled = as_flag(classifier.progress, "progress")
-    batches = track(samples.read(), samples.n_batches, "Collecting evidence", enabled=enabled)
+    read_all = samples.read(labeled=True)
+    batches = track(read_all, samples.n_batches, "Collecting evidence", enabled=enabled)
     spool, widths = Spool(folder, samples.n_expected), dict[str, int]()
 
     def keep(part: Observation) -> Observation:
@@ -128,7 +128,7 @@ def collect(
         spool.take(part.activations)
         return replace(part, activations={})
 
-    asked = model, check_first(batches, samples), samples.n_samples, layers
+    asked = model, batches, samples.n_samples, layers
     observation, n_columns = observe_all(*asked) if folder is None else observe_all(*asked, keep)
     found = observation.activations if folder is None else spool.rows()
     labels = name_labels(samples.all_labels(), classifier.classes)
@@ -158,14 +158,6 @@ def collect(
         probe = make_probe(model, inputs, codes, layers, numbers, classifier.batch_size)
     given = classifier.rule if isinstance(classifier.rule, Selection) else None
     return Plan(model, layers, classes, indexes, probe, rules=settings.fixed, given=given)
-
-
-def check_first(batches: Iterable[Any], samples: Samples) -> Iterator[Any]:
-    """The same batches; if the first has no labels, the others are not waited for."""
-    for number, batch in enumerate(batches):
-        if number == 0 and samples.labels is None:
-            samples.all_labels()
-        yield batch
 
 
 def choose_rows(activations: Mapping[str, Floats32]) -> Ints:

@@ -11,12 +11,9 @@ needs. Evidence that an assertion does not need is gathered later, on request.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, repeat, takewhile
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -36,13 +33,12 @@ from iknow.models.adapt import has_base
 from iknow.models.labels import as_vector, name_positions
 from iknow.models.model import Model, Observation, join_whole, without_scores
 from iknow.models.numbers import as_pandas
-from iknow.models.samples import Samples, as_samples
+from iknow.models.samples import Samples, as_samples, map_ahead, track
 from iknow.search.layer import LayerIndex
 
 if TYPE_CHECKING:
     from iknow.classifier.estimator import EpistemicClassifier
 
-Item = TypeVar("Item")
 About = TypeVar("About", bound=Columns)
 
 BYTES_OF_ACTIVATIONS_KEPT = 1 << 30  # over all layers, to gather evidence later
@@ -252,47 +248,6 @@ def find(
 
     later = Later(tuple(rules), gather_later, np.arange(len(observation.belief)))
     return observation, later, decisions
-
-
-def map_ahead(work: Callable[[Any], Item], items: Iterable[Any]) -> Generator[Item]:
-    """The results of work in order, each made in another thread while the caller uses the last.
-
-    The items are made in the caller's thread: a loader forks its workers, which must not happen
-    beside another thread that compiles or imports.
-    """
-    with ThreadPoolExecutor(1) as pool:
-        coming: Future[Item] | None = None
-        for item in items:
-            following = pool.submit(work, item)
-            if coming is not None:
-                yield coming.result()
-            coming = following
-        if coming is not None:
-            yield coming.result()
-
-
-def one_ahead(items: Iterator[Item]) -> Generator[Item]:
-    """The same items in order, each made in another thread while the caller uses the last."""
-    end: Any = object()
-    with closing(map_ahead(lambda _: next(items, end), repeat(None))) as made:
-        yield from takewhile(lambda item: item is not end, made)
-
-
-def track(
-    items: Iterable[Item], total: int | None, description: str, *, enabled: bool
-) -> Iterator[Item]:
-    """Yield the items, showing how many are done; no bar for one item or without a terminal.
-
-    total: how many there are; None if nobody knows, and the bar then only moves.
-    """
-    if not enabled or total in (0, 1) or not sys.stderr.isatty():
-        yield from items
-        return
-    # Imported here because a service never shows a bar.
-    from rich.console import Console
-    from rich.progress import track as rich_track
-
-    yield from rich_track(items, description, total, console=Console(stderr=True), transient=True)
 
 
 def check_valid(

@@ -19,7 +19,6 @@ from rich.text import Text
 
 from iknow.cards import COLORS
 from iknow.classifier.estimator import EpistemicClassifier
-from iknow.classifier.observe import one_ahead
 from iknow.cli import options
 from iknow.cli.data import (
     Source,
@@ -41,6 +40,7 @@ from iknow.errors import InputError
 from iknow.evaluation.metrics import NO_ANSWER, Evaluation, evaluate
 from iknow.explain.assessment import Assessment
 from iknow.models import PrecomputedModel
+from iknow.models.samples import one_ahead
 from iknow.selection.levels import candidate_at
 from iknow.tables import Table, format_to_write, writing
 from iknow.tables.table import as_integers

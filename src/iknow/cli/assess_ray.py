@@ -13,7 +13,7 @@ import pickle
 import warnings
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,6 @@ except ImportError as error:
 
 MOST_BLOCKS = 1_000
 """Into how many pieces of work the row groups are cut, at most."""
-RowGroup = tuple[Path, int]
 
 
 @contextmanager
@@ -56,25 +55,25 @@ def assess_by_ray(
         )
     if source.labels_path is not None:
         raise InputError("--ray takes labels from a column, --label, and not from --labels")
-    groups, mixed = find_groups(source.path), takes_text(classifier.model)
-    with reading_group(groups[0], source.roles, mixed=mixed) as parts:
+    groups = find_groups(source.path)
+    with reading_group(*groups[0], source.roles, classifier.model) as parts:
         next(parts)  # a missing column is found before Ray starts
     ours = not ray.is_initialized()
     try:
         join(address)
-        with closing(_spread(_Work(setup, groups, source.roles, mixed, Path.cwd()))) as said:
+        with closing(_spread(setup, groups, source.roles)) as said:
             yield said
     finally:
         if ours:
             ray.shutdown()
 
 
-def find_groups(source: Path) -> list[RowGroup]:
+def find_groups(source: Path) -> list[tuple[Path, int]]:
     """The row groups of a Parquet file, or of all in a folder by the order of their names."""
     files = [existing(source)] if not source.is_dir() else sorted(source.glob("*.parquet"))
     if not files:
         raise InputError(f"{source} holds no file ending in .parquet")
-    groups, first = list[RowGroup](), None
+    groups, first = list[tuple[Path, int]](), None
     for path in files:
         with decoding(path):
             meta = pq.read_metadata(existing(path))
@@ -92,67 +91,25 @@ def find_groups(source: Path) -> list[RowGroup]:
 
 
 @contextmanager
-def reading_group(group: RowGroup, roles: Roles, *, mixed: bool) -> Iterator[Iterator[Table]]:
-    """The samples of a row group, part by part. mixed: whether text may be a feature."""
-    path, number = group
+def reading_group(path: Path, group: int, roles: Roles, model: Any) -> Iterator[Iterator[Table]]:
+    """The samples of a row group, part by part; text may be a feature if the model takes it."""
     with path.open("rb") as file:
-        opened = open_parquet(file, path, [number])
-        yield read_parts(opened, path, roles, labelled=True, mixed=mixed)
+        opened = open_parquet(file, path, [group])
+        yield read_parts(opened, path, roles, labelled=True, mixed=takes_text(model))
 
 
-@dataclass(frozen=True)
-class _Work:
-    """What the actors need to know. here: the folder that relative names start from."""
-
-    setup: Setup
-    groups: list[RowGroup]
-    roles: Roles
-    mixed: bool
-    here: Path
-
-    def load(self) -> EpistemicClassifier:
-        os.chdir(self.here)
-        warnings.filterwarnings("ignore", message=UNNAMED)
-        return self.setup.load()[0]
-
-    def answer(
-        self, classifier: EpistemicClassifier, batch: dict[str, Any]
-    ) -> Generator[dict[str, Any]]:
-        """What each part of some row groups comes to, or an error, pickled in a row each."""
-        written = self.setup.written
-        try:
-            for item in batch["item"].tolist():
-                with (
-                    reading_group(self.groups[item], self.roles, mixed=self.mixed) as parts,
-                    closing(assess_parts(classifier, parts, written=written)) as assessed,
-                ):
-                    for said in assessed:
-                        yield _row(said)
-        except Exception as error:
-            yield _row(error)
-
-
-def _row(found: Said | Exception) -> dict[str, Any]:
-    row = np.empty(1, dtype=object)
-    try:
-        row[0] = pickle.dumps(found)
-    except Exception:  # of the user's code
-        row[0] = pickle.dumps(InputError(f"{type(found).__name__}: {found}"))
-    return {"part": row}
-
-
-def _spread(work: _Work) -> Generator[Said]:
+def _spread(setup: Setup, groups: list[tuple[Path, int]], roles: Roles) -> Generator[Said]:
     """What the actors say, in the order of the row groups."""
     logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # errors are ours to tell
     ray.data.DataContext.get_current().enable_progress_bars = False
-    numbers = list(range(len(work.groups)))
+    items = [{"path": str(path), "group": group} for path, group in groups]
     said = assess(
-        ray.data.from_items(numbers, override_num_blocks=min(len(numbers), MOST_BLOCKS)),
-        work.load,
-        answer=work.answer,
+        ray.data.from_items(items, override_num_blocks=min(len(items), MOST_BLOCKS)),
+        partial(_load, setup, Path.cwd()),
+        answer=partial(_answer, roles=roles, written=setup.written),
         batch_format="numpy",
         batch_size=None,
-        num_gpus=int((work.setup.device or "").startswith("cuda")),
+        num_gpus=int((setup.device or "").startswith("cuda")),
     )
     try:
         for batch in said.iter_batches(batch_size=None, batch_format="numpy"):
@@ -163,3 +120,35 @@ def _spread(work: _Work) -> Generator[Said]:
                 yield found
     except ray.exceptions.RayError as error:
         raise ClusterError(f"Ray lost a part of the work: {error}; run it again") from error
+
+
+def _load(setup: Setup, here: Path) -> EpistemicClassifier:
+    """An actor's classifier. here: the folder that relative names start from."""
+    os.chdir(here)
+    warnings.filterwarnings("ignore", message=UNNAMED)
+    return setup.load()[0]
+
+
+def _answer(
+    classifier: EpistemicClassifier, batch: dict[str, Any], *, roles: Roles, written: bool
+) -> Generator[dict[str, Any]]:
+    """What each part of some row groups comes to, or an error, pickled in a row each."""
+    try:
+        for path, group in zip(batch["path"], batch["group"], strict=True):
+            with (
+                reading_group(Path(path), int(group), roles, classifier.model) as parts,
+                closing(assess_parts(classifier, parts, written=written)) as assessed,
+            ):
+                for said in assessed:
+                    yield _row(said)
+    except Exception as error:
+        yield _row(error)
+
+
+def _row(found: Said | Exception) -> dict[str, Any]:
+    row = np.empty(1, dtype=object)
+    try:
+        row[0] = pickle.dumps(found)
+    except Exception:  # of the user's code
+        row[0] = pickle.dumps(InputError(f"{type(found).__name__}: {found}"))
+    return {"part": row}

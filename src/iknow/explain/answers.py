@@ -123,8 +123,8 @@ class Answers:
         labels = [*map(json.dumps, for_json(self.classes)), "null"]  # the last for no belief
         return (
             [labels[code] for code in self.belief],
-            [assertion.name for assertion in self.assertion],
-            [reason.name for reason in self.reason],
+            _worded(self.assertion, Assertion).tolist(),
+            _worded(self.reason, Reason).tolist(),
             [None] * len(self.belief) if self.level is None else self.level.tolist(),
         )
 

@@ -39,7 +39,7 @@ from iknow.explain.answers import Answers, labels_of
 from iknow.explain.explanation import Explanation, explain_layer, picture_at
 from iknow.explain.later import about
 from iknow.explain.picture import Renderer
-from iknow.locking import cached_property
+from iknow.locking import cached_property, unlocked_property
 
 BY_SAMPLE = (  # what differs between samples
     "belief_codes", "scores", "invalid", "evidence", "decisions", "movements", "y_true", "index",
@@ -116,7 +116,7 @@ class Assessment:
         """How many samples have each `Assertion`, IK first."""
         return {each: int((self.assertion == each).sum()) for each in reversed(Assertion)}
 
-    @cached_property
+    @unlocked_property
     def belief(self) -> Labels:
         """The model's answers as labels, of shape (n,).
 
@@ -124,13 +124,13 @@ class Assessment:
         """
         return labels_of(self.classes, self.belief_codes)
 
-    @cached_property
+    @unlocked_property
     def answered(self) -> Bools:
         """Mask of shape (n,) of the samples that the model gave an answer about."""
         answered: Bools = self.belief_codes != NO_BELIEF
         return answered
 
-    @cached_property
+    @unlocked_property
     def weighed(self) -> dict[str, Weighed]:
         """For each layer, the evidence as its quorum counts it: one distance per class."""
         return {
@@ -138,7 +138,7 @@ class Assessment:
             for layer, evidence in self.evidence.items()
         }
 
-    @cached_property
+    @unlocked_property
     def _decided(self) -> Mapping[str, Decision]:
         """What each layer says: as it was decided, or by the evidence."""
         if self.decisions is not None:
@@ -146,7 +146,7 @@ class Assessment:
         rules, belief = self.neighborhoods, self.belief_codes
         return {layer: decide(each, rules[layer], belief) for layer, each in self.evidence.items()}
 
-    @cached_property
+    @unlocked_property
     def supports(self) -> dict[str, Bools]:
         """For each layer, the classes within reach: masks of shape (n, n_classes).
 
@@ -155,12 +155,12 @@ class Assessment:
         valid = ~self.invalid[:, None]
         return {layer: self._decided[layer].support & valid for layer in self.evidence}
 
-    @cached_property
+    @unlocked_property
     def justification(self) -> Bools:
         """The justified classes, a mask of shape (n, n_classes)."""
         return justify(list(self.supports.values()))
 
-    @cached_property
+    @unlocked_property
     def assertion(self) -> Assertions:
         """An `Assertion` for each sample, of shape (n,).
 
@@ -168,25 +168,25 @@ class Assessment:
         """
         return make_assertions(self.belief_codes, self.justification, self.knowable, self.doubted)
 
-    @cached_property
+    @unlocked_property
     def reason(self) -> Reasons:
         """A `Reason` for each assertion, of shape (n,)."""
         supports = list(self.supports.values())
         return find_reasons(self.belief_codes, supports, self.invalid, self.knowable, self.doubted)
 
-    @cached_property
+    @unlocked_property
     def doubted(self) -> Bools:
         """Mask of shape (n,) of the samples about which the model's own confidence is too low."""
         if self.least_confidence == -np.inf:
             return np.zeros(self.invalid.shape, dtype=bool)
         return np.asarray(self._confidence < self.least_confidence)
 
-    @cached_property
+    @unlocked_property
     def _confidence(self) -> Floats:
         from_probabilities = self.levels is not None and self.levels.from_probabilities
         return log_odds(self.scores, self.belief_codes, from_probabilities)
 
-    @cached_property
+    @unlocked_property
     def level(self) -> Floats:
         """How ordinary each prediction is, from 0 to 1, of shape (n,); higher is surer.
 
@@ -196,20 +196,20 @@ class Assessment:
         """
         return np.where(self.invalid, 0.0, self._said[1].min(axis=1))
 
-    @cached_property
+    @unlocked_property
     def layer_levels(self) -> Floats:
         """The level in each layer of `levels` alone, of shape (n, n_layers); 0 if invalid."""
         path, said = self._said
         return np.where(self.invalid[:, None], 0.0, path.by_layer(said))
 
-    @cached_property
+    @unlocked_property
     def weakest(self) -> Labels:
         """What holds each level down, of shape (n,), such as "clarity in hidden"."""
         path, said = self._said
         weakest: Labels = np.array(list(map(str, path.voices)), dtype=object)[said.argmin(axis=1)]
         return weakest
 
-    @cached_property
+    @unlocked_property
     def _said(self) -> tuple[Levels, Floats]:
         """The path, and what each of its voices says, of shape (n, n_voices)."""
         if (path := self.levels) is None:
@@ -220,17 +220,17 @@ class Assessment:
         contrasts = {layer: self._decided[layer].contrast for layer in path.layers}
         return path, path.ranks(contrasts, self._confidence if path.hears_model else None)
 
-    @cached_property
+    @unlocked_property
     def own_exemplars(self) -> dict[str, Ints]:
         """For each layer, the nearest training row of the believed class, (n,); -1 for none."""
         return {layer: self._decided[layer].exemplars for layer in self.evidence}
 
-    @cached_property
+    @unlocked_property
     def never_known(self) -> Bools:
         """Mask of shape (n,) of the samples that no neighborhoods make IK."""
         return self.invalid | self.doubted | ~may_be_known(self.belief_codes, self.knowable)
 
-    @cached_property
+    @unlocked_property
     def layer_margins(self) -> dict[str, Floats]:
         """For each layer, how far it is from supporting anything but the belief alone, (n,).
 
@@ -242,7 +242,7 @@ class Assessment:
         }
         return {layer: np.where(self.invalid, -np.inf, each) for layer, each in margins.items()}
 
-    @cached_property
+    @unlocked_property
     def margin(self) -> Floats:
         """The smallest of the layers' margins, of shape (n,): above 0 for IK, below for the rest.
 
@@ -310,7 +310,7 @@ class Assessment:
         """Assessments of one sample each."""
         return (self[i] for i in range(len(self)))
 
-    @cached_property
+    @unlocked_property
     def answers(self) -> Answers:
         """The answers alone, without evidence, as everything that is written takes them."""
         levels, codes = self.levels, self.belief_codes

@@ -260,8 +260,10 @@ def as_activations(values: Any, layer: str, n_samples: int) -> Floats32:
             f"got shape {array.shape}"
         )
     flat = array.reshape(n_samples, math.prod(array.shape[1:]))
+    if flat.dtype == np.float32:
+        return flat.copy()  # always a copy
     with np.errstate(over="ignore"):  # what overflows float32 becomes inf and is marked
-        return flat.astype(np.float32, order="C")  # always a copy
+        return flat.astype(np.float32, order="C")
 
 
 def mark_invalid(observation: Observation) -> Observation:

@@ -11,10 +11,13 @@ Both are read once, one batch after another, and of a batch we keep its labels a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import chain, repeat
-from typing import Any
+from itertools import chain, repeat, takewhile
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -35,6 +38,8 @@ from iknow.models.numbers import OBJECTS
 from iknow.models.probe import MOST_ROWS, keep_rows
 
 LABELS = ("labels", "label")  # in a batch that is a dict
+
+Item = TypeVar("Item")
 
 
 @dataclass(eq=False)
@@ -71,8 +76,11 @@ class Samples:
         self.batches = chain(every, self.batches)
         return next((each for each, _ in every if _has_gaps(each)), every[0][0])
 
-    def read(self, *, measuring: bool = False) -> Iterator[Any]:
-        """The inputs of each batch; labels, and sizes if wanted, are kept before a model runs."""
+    def read(self, *, measuring: bool = False, labeled: bool = False) -> Iterator[Any]:
+        """The inputs of each batch; labels, and sizes if wanted, are kept before a model runs.
+
+        labeled: whether labels are needed; if the first batch has none, no other is waited for.
+        """
         if measuring and self.inputs is not None:
             self.sizes.append(measure_later(self.inputs))
         for inputs, labels in self.batches:
@@ -83,6 +91,8 @@ class Samples:
                 self._came.append(check_count(found, n, "a batch"))
             elif self._came:
                 raise InputError(f"the samples from {start} on have no labels, those before do")
+            elif labeled and self.given is None:
+                self.all_labels()  # which says what is missing
             if self.inputs is None:
                 if measuring:
                     self.sizes.append(measure_later(inputs))
@@ -228,3 +238,44 @@ def warn_of_shuffling(data: Any) -> None:
             "which they came, which is not their position in the dataset. Pass a DataLoader with "
             "shuffle=False, or the dataset itself"
         )
+
+
+def map_ahead(work: Callable[[Any], Item], items: Iterable[Any]) -> Generator[Item]:
+    """The results of work in order, each made in another thread while the caller uses the last.
+
+    The items are made in the caller's thread: a loader forks its workers, which must not happen
+    beside another thread that compiles or imports.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        coming: Future[Item] | None = None
+        for item in items:
+            following = pool.submit(work, item)
+            if coming is not None:
+                yield coming.result()
+            coming = following
+        if coming is not None:
+            yield coming.result()
+
+
+def one_ahead(items: Iterator[Item]) -> Generator[Item]:
+    """The same items in order, each made in another thread while the caller uses the last."""
+    end: Any = object()
+    with closing(map_ahead(lambda _: next(items, end), repeat(None))) as made:
+        yield from takewhile(lambda item: item is not end, made)
+
+
+def track(
+    items: Iterable[Item], total: int | None, description: str, *, enabled: bool
+) -> Iterator[Item]:
+    """Yield the items, showing how many are done; no bar for one item or without a terminal.
+
+    total: how many there are; None if nobody knows, and the bar then only moves.
+    """
+    if not enabled or total in (0, 1) or not sys.stderr.isatty():
+        yield from items
+        return
+    # Imported here because a service never shows a bar.
+    from rich.console import Console
+    from rich.progress import track as rich_track
+
+    yield from rich_track(items, description, total, console=Console(stderr=True), transient=True)

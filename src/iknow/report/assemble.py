@@ -140,15 +140,13 @@ ALIGNMENT = 8  # a browser's typed array must begin at a multiple of its item's 
 
 def pack_arrays(arrays: Mapping[str, NDArray[Any]]) -> tuple[dict[str, Any], str]:
     """Where each array is, by name, and all of them as one compressed text."""
-    entries, parts, offset = {}, [], 0
+    entries, packed = {}, bytearray()
     for name, array in arrays.items():
         data = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).tobytes()
         kind = f"{'Big' if array.dtype == np.int64 else ''}{array.dtype.name.capitalize()}Array"
-        entries[name] = {"type": kind, "offset": offset, "length": int(array.size)}
-        padding = -len(data) % ALIGNMENT
-        parts += [data, bytes(padding)]
-        offset += len(data) + padding
-    return entries, compress(b"".join(parts))
+        entries[name] = {"type": kind, "offset": len(packed), "length": int(array.size)}
+        packed += data + bytes(-len(data) % ALIGNMENT)
+    return entries, compress(packed)
 
 
 def to_json(value: Any) -> str:

@@ -136,7 +136,8 @@ class RowIndex(ABC):
         return {name: vars(self)[name] for name in kept if name != "_making"}  # its lock
 
     def _search(self, points: Floats32, scope: Scope) -> Evidence:
-        check_k(scope.any, self.n_rows)
+        if not 0 <= scope.any <= self.n_rows:
+            check_k(scope.any, self.n_rows)
         if len(points) == 0 or self.n_rows == 0:
             return empty_evidence(len(points), self.n_classes, scope.any, scope.per_class)
         return self.search(points, scope)
@@ -208,8 +209,10 @@ def check_activations(
         raise InputError(f"{what} must have at least one feature; got shape {array.shape}")
     if n_features not in (None, found := array.shape[1]):
         raise InputError(f"{what} must have {n_features} features as the index has; got {found}")
-    with np.errstate(over="ignore"):  # an overflow becomes inf and is reported below
-        rounded = array.astype(np.float32, copy=False)
+    rounded = array
+    if array.dtype != np.float32:
+        with np.errstate(over="ignore"):  # an overflow becomes inf and is reported below
+            rounded = array.astype(np.float32)
     step = max(1, VALUES_CHECKED_AT_ONCE // rounded.shape[1])
     for part in (rounded,) if len(rounded) <= step else read_through(rounded, step):
         if not np.isfinite(part).all():

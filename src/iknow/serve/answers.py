@@ -101,6 +101,7 @@ class RequestAnswers(Answers):
             exemplars: Whether the nearest training rows are told.
         """
         beliefs = [*labels, None]  # the last one for no belief, -1
+        levels = repeat(None) if self.level is None else self.level.tolist()
         nearest: Any = repeat(None)
         if exemplars and self.exemplars:
             columns = [each.tolist() for each in self.exemplars.values()]
@@ -111,9 +112,9 @@ class RequestAnswers(Answers):
             Answer(beliefs[code], ASSERTIONS[assertion], REASONS[reason], level, near, evidence)  # type: ignore[arg-type]
             for code, assertion, reason, level, near, evidence in zip(
                 self.belief.tolist(),
-                self.assertion.tolist(),
-                self.reason.tolist(),
-                repeat(None) if self.level is None else self.level.tolist(),
+                np.asarray(self.assertion).tolist(),
+                np.asarray(self.reason).tolist(),
+                levels,
                 nearest,
                 repeat(None) if self.evidence is None else self.evidence,
                 strict=False,  # what repeats has no end

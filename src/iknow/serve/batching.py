@@ -108,37 +108,31 @@ class Batcher:
 
     async def _run(self, batch: list[Waiting]) -> None:
         loop = asyncio.get_running_loop()
-        start, n_rows = loop.time(), sum(len(item.rows) for item in batch)
+        parts = [item.rows for item in batch]
+        ends = list(accumulate(map(len, parts)))
+        start = loop.time()
         try:
-            await self._answer(batch)
+            await self._answer(batch, parts, ends)
         finally:
-            speed = n_rows / max(loop.time() - start, 1e-6)
+            speed = ends[-1] / max(loop.time() - start, 1e-6)
             self.rows_per_second = 0.9 * self.rows_per_second + 0.1 * speed
-            self.waiting -= n_rows
+            self.waiting -= ends[-1]
             self._free += 1
             self._start()
 
-    async def _answer(self, batch: list[Waiting]) -> None:
+    async def _answer(self, batch: list[Waiting], parts: list[Rows], ends: list[int]) -> None:
         try:
-            answers = await self._assess(join_rows([item.rows for item in batch]), batch[0].wanted)
+            answers = await self._assess(join_rows(parts), batch[0].wanted)
         except Exception as error:
-            if len(batch) == 1 or not isinstance(error, IknowError):
-                for item in batch:
-                    _set(item, error)
+            if len(batch) > 1 and isinstance(error, IknowError):
+                for item in batch:  # one of them is at fault, and the others get their answers
+                    await self._answer([item], [item.rows], [len(item.rows)])
                 return
-            for item in batch:  # one of them is at fault, and the others get their answers
-                await self._answer([item])
+            for item in batch:
+                if not item.answers.done():  # else cancelled: nobody waits
+                    item.answers.set_exception(error)
             return
-        ends = list(accumulate(len(item.rows) for item in batch))
         for item, end in zip(batch, ends, strict=True):
-            part = answers[end - len(item.rows) : end] if len(batch) > 1 else answers
-            _set(item, part)
-
-
-def _set(item: Waiting, result: RequestAnswers | Exception) -> None:
-    if item.answers.done():  # cancelled: nobody waits
-        return
-    if isinstance(result, Exception):
-        item.answers.set_exception(result)
-    else:
-        item.answers.set_result(result)
+            if not item.answers.done():
+                whole = len(batch) == 1
+                item.answers.set_result(answers if whole else answers[end - len(item.rows) : end])

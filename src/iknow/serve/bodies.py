@@ -191,7 +191,7 @@ def decode(body: bytes, content_type: str, most_rows: int, budget: ByteBudget) -
         return _from_npy(body, most_rows)
     given = read_json(body, AssessRequest, budget)
     if isinstance(given.rows, list) and given.inputs is msgspec.UNSET:
-        return as_rows(given.rows, most_rows)
+        return as_rows(given.rows, most_rows, has_text=body.count(b'"') > 2)  # those of "rows"
     if not isinstance(given.inputs, dict) or not given.inputs or given.rows is not msgspec.UNSET:
         raise Refusal(422, 'expected an object {"rows": [...]} or {"inputs": {...}}, one of them')
     arrays = {name: as_rows(values, most_rows).values for name, values in given.inputs.items()}
@@ -213,8 +213,11 @@ def check_count(n_rows: int, most: int) -> None:
         )
 
 
-def as_rows(values: list[Any], most_rows: int) -> Rows:
-    """Rows from what JSON holds: a list of numbers or lists, of texts, or of objects."""
+def as_rows(values: list[Any], most_rows: int, *, has_text: bool = True) -> Rows:
+    """Rows from what JSON holds: a list of numbers or lists, of texts, or of objects.
+
+    has_text: whether there may be text in them.
+    """
     check_count(len(values), most_rows)
     kinds = set(map(type, values))
     if kinds == {str}:
@@ -228,7 +231,7 @@ def as_rows(values: list[Any], most_rows: int) -> Rows:
             "each row must be a list of numbers, or each a text, or each an object by feature; "
             f"got {shown(strange, 60)}",
         )
-    return Rows(as_numbers(values))
+    return Rows(as_numbers(values, has_text=has_text))
 
 
 def as_texts(values: Any) -> NDArray[Any]:
@@ -236,14 +239,13 @@ def as_texts(values: Any) -> NDArray[Any]:
     return values if isinstance(values, np.ndarray) else np.array(values, dtype=object)
 
 
-def as_numbers(rows: list[Any], what: str = "rows") -> NDArray[Any]:
+def as_numbers(rows: list[Any], what: str = "rows", *, has_text: bool = True) -> NDArray[Any]:
     """Lists of numbers, nested to any depth, as an array; null is NaN, a missing number.
 
     Raises:
         Refusal: 422 if they hold anything else, or rows of several shapes.
     """
-    strange = next(_strange(rows), None)
-    if strange is not None:
+    if has_text and (strange := next(_strange(rows), None)) is not None:
         raise Refusal(422, f"{what} must hold numbers: {strange}")
     try:
         array = np.array(rows)

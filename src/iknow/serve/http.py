@@ -22,7 +22,7 @@ from uuid import uuid4
 import msgspec
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -74,12 +74,13 @@ FLAGS = {
     **dict.fromkeys(("0", "false", "f", "no", "n", "off"), False),
 }
 EXPLAINED = {404: "there is nothing at this path", 405: "this path does not take that method"}
+POLICY = b"content-security-policy"
 SAFE = [
     (b"x-content-type-options", b"nosniff"),
     (b"cache-control", b"no-store"),
     (b"referrer-policy", b"no-referrer"),
     (b"x-frame-options", b"DENY"),
-    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (POLICY, b"default-src 'none'; frame-ancestors 'none'"),
 ]
 log = logging.getLogger("iknow.serve")
 
@@ -101,8 +102,8 @@ class RequestGuard:
             await self._app(scope, receive, send)
             return
         headers, start, status = Headers(scope=scope), time.perf_counter(), 0
-        request_id = find_request_id(headers.get("X-Request-Id"))
-        state = scope.setdefault("state", {})
+        given, state = headers.get("X-Request-Id", ""), scope.setdefault("state", {})
+        request_id = given if REQUEST_ID.fullmatch(given) else uuid4().hex  # it may be printed
         state["request_id"], state["held"] = request_id, 0
 
         async def sending(message: Message) -> None:
@@ -110,8 +111,8 @@ class RequestGuard:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 told = message["headers"]
-                given = {name for name, _ in told}
-                told += [each for each in SAFE if each[0] not in given]
+                if POLICY not in dict(told):  # the page has headers of its own
+                    told += SAFE
                 told.append((b"x-request-id", request_id.encode()))
             await send(message)
 
@@ -132,11 +133,6 @@ class RequestGuard:
                 log.debug(
                     "%s %s %d %.1f ms %s", scope["method"], route, status, 1e3 * seconds, request_id
                 )
-
-
-def find_request_id(given: str | None) -> str:
-    """The caller's own id for a request, if it may be printed; else a new one."""
-    return given if given is not None and REQUEST_ID.fullmatch(given) else uuid4().hex
 
 
 def is_local(host: str) -> bool:
@@ -162,8 +158,6 @@ def refuse(error: Exception, request_id: str) -> Response:
     elif isinstance(error, HTTPException):
         status, message = error.status_code, EXPLAINED.get(error.status_code, str(error.detail))
         headers |= error.headers or {}
-    elif isinstance(error, ClientDisconnect):
-        status, message = 400, "the connection closed before the body was complete"
     else:
         status = 500
         message = f"the service failed; its log has the details under {request_id}"
@@ -192,38 +186,43 @@ async def read_body(request: Request, service: Service) -> bytes:
     settings = service.settings
     if (encoding := request.headers.get("Content-Encoding", "identity").lower()) != "identity":
         raise Refusal(415, f"compressed bodies are not read: send it plain; got {shown(encoding)}")
-    too_long = Refusal(
-        413, f"the body may have {settings.most_body:,} bytes: send fewer rows in several requests"
-    )
-    announced = request.headers.get("Content-Length", "")
-    if announced.isascii() and announced.isdigit() and int(announced[:20]) > settings.most_body:
-        raise too_long
+    most, announced = settings.most_body, request.headers.get("Content-Length", "0")
+    is_number = announced.isascii() and announced.isdigit()
+    is_long = is_number and int(announced[:20]) > most
     parts, size = [], 0
     try:
         async with asyncio.timeout(settings.timeout):
-            async for part in request.stream():
+            while not is_long:
+                message = await request.receive()
+                if message["type"] != "http.request":
+                    raise Refusal(400, "the connection closed before the body was complete")
+                part = message.get("body", b"")
                 size += len(part)
-                if size > settings.most_body:
-                    raise too_long
+                is_long = size > most
                 hold(request, service, len(part))
                 parts.append(part)
+                if not message.get("more_body", False):
+                    break
     except TimeoutError as error:
         raise Refusal(408, f"the body did not come within {settings.timeout:g} s") from error
+    if is_long:
+        raise Refusal(413, f"the body may have {most:,} bytes: send fewer rows in several requests")
     return b"".join(parts)
 
 
-def read_flag(request: Request, flag: str, usual: bool = False) -> bool:
-    """A flag of the query."""
-    text = request.query_params.get(flag)
-    if text is None:
-        return usual
-    if text.lower() not in FLAGS:
-        raise Refusal(422, f"{flag} in the query must be true or false; got {shown(text, 60)}")
-    return FLAGS[text.lower()]
+def read_flags(request: Request, **flags: bool) -> list[bool]:
+    """Flags of the query; flags: what they are if the query does not say."""
+    for flag, text in request.query_params.items() if request.scope["query_string"] else ():
+        if flag in flags:
+            if text.lower() not in FLAGS:
+                said = shown(text, 60)
+                raise Refusal(422, f"{flag} in the query must be true or false; got {said}")
+            flags[flag] = FLAGS[text.lower()]
+    return list(flags.values())
 
 
 @contextmanager
-def span(title: str, headers: Mapping[str, str], **attributes: str | int) -> Iterator[None]:
+def span(title: str, headers: Mapping[str, str], model: str) -> Iterator[None]:
     """A span of the trace that the headers of a request name, or of a new one.
 
     Nothing where OpenTelemetry is not installed. The tracer provider is the application's own, as
@@ -234,24 +233,22 @@ def span(title: str, headers: Mapping[str, str], **attributes: str | int) -> Ite
         return
     context = propagate.extract(dict(headers))
     tracer = trace.get_tracer("iknow.serve")
-    named = {f"iknow.{key}": value for key, value in attributes.items()}
-    with tracer.start_as_current_span(title, context=context, attributes=named):
+    attributes = {"iknow.model": model}
+    with tracer.start_as_current_span(title, context=context, attributes=attributes):
         yield
 
 
 async def assess(request: Request, service: Service, call: Call) -> Response:
     """Say for each row what the model believes, and how well that is justified."""
     model = service.find(**request.path_params)
-    if not read_flag(request, "watch", usual=True):
-        call = call._replace(watch=False)
-    evidence, exemplars = read_flag(request, "evidence"), read_flag(request, "exemplars")
-    with span("assess", request.headers, model=model.name):
+    evidence, exemplars, watch = read_flags(request, evidence=False, exemplars=False, watch=True)
+    with span("assess", request.headers, model.name):
         body = await read_body(request, service)
         kind, settings = request.headers.get("Content-Type", JSON), service.settings
         rows = decode(body, kind, settings.most_rows, service.budget)
         hold(request, service, rows.n_bytes)
         wanted = Wanted(evidence=evidence, exemplars=exemplars or settings.audit is not None)
-        answers = await service.answer(model, rows, wanted, call)
+        answers = await service.answer(model, rows, wanted, call._replace(watch=watch))
     request.app.metrics.answered(model, answers)
     told = answers.to_schema(model.labels, exemplars=exemplars)
     return respond(AssessReply(model.name, model.version, model.sha256, call.request, told))
@@ -260,7 +257,7 @@ async def assess(request: Request, service: Service, call: Call) -> Response:
 async def infer(request: Request, service: Service, call: Call) -> Response:
     """Assess the rows of tensors, by the Open Inference Protocol."""
     model = service.find(**request.path_params)
-    with span("infer", request.headers, model=model.name):
+    with span("infer", request.headers, model.name):
         body = await read_body(request, service)
         length = request.headers.get(oip.LENGTH_HEADER)
         asked = oip.read_request(body, length, service.settings.most_rows, service.budget)

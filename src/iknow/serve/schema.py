@@ -56,7 +56,7 @@ class AssessRequest(Struct, frozen=True, forbid_unknown_fields=True):
     inputs: dict[str, list[Any]] | UnsetType = UNSET
 
 
-class Answer(Struct, frozen=True, omit_defaults=True):
+class Answer(Struct, frozen=True, omit_defaults=True, gc=False):
     """What was said about one sample.
 
     Attributes:

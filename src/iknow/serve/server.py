@@ -1,4 +1,7 @@
-"""Running: uvicorn, with a limit on how long a request's head may take, and signals.
+"""The server: uvicorn, with limits on what a connection may take, and signals.
+
+What is no body, such as the head of a request, is bounded in bytes, in fields and in time, before
+anybody is asked for a token; so is what waits to be read by a client that does not read.
 
 SIGTERM, SIGINT   stop listening, answer what is under way, close
 SIGHUP            load bundles that changed, and the tokens
@@ -7,6 +10,7 @@ SIGHUP            load bundles that changed, and the tokens
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import signal
 import socket
@@ -26,7 +30,18 @@ from iknow.serve.service import Service
 log = logging.getLogger("iknow.serve")
 HEAD_SECONDS = 10.0
 """In which the head of a request must come, or the connection is closed."""
+HEAD_BYTES = 64 << 10
+"""Of a request that are no body: its target, headers, and what lies between chunks."""
+MOST_FIELDS = 256
+"""Headers and trailers of a request."""
+MOST_PIPELINED = 16
+"""Requests on one connection that wait for the answer to another."""
+READ_SECONDS = 30.0
+"""In which a client must read some of an answer, or the connection is closed."""
 MOST_CONNECTIONS = 1_000
+TOO_LARGE = json.dumps(
+    {"error": f"the head of a request may have {HEAD_BYTES:,} bytes and {MOST_FIELDS} fields"}
+).encode()
 
 
 @dataclass(frozen=True)
@@ -45,26 +60,112 @@ class Address:
         return f"{'http' if self.certificate is None else 'https'}://{host}:{self.port}"
 
 
-class Protocol(HttpToolsProtocol):
-    """uvicorn's own, which waits forever for the head of a request."""
+class GuardedProtocol(HttpToolsProtocol):
+    """uvicorn's own, which sets no limit to the head of a request, nor to what is not read.
+
+    Bytes that are no body are counted from the first of a request to its last: that bounds its
+    target, its headers, its trailers and extensions of its chunks, and thus what the parser holds.
+    Each byte of a body earns one for the line of its chunk, but no more than the limit in all.
+    """
 
     _waiting: asyncio.TimerHandle | None = None
+    _stalled: asyncio.TimerHandle | None = None
+    _n_head = _n_fields = 0
+    _in_head = _refused = False
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._wait()
 
+    def data_received(self, data: bytes) -> None:
+        for start in range(0, len(data), HEAD_BYTES):  # what comes at once may be more
+            if self._refused or self.transport.is_closing():
+                return
+            part = data[start : start + HEAD_BYTES]
+            self._n_head += len(part)
+            super().data_received(part)
+            if self._n_head > HEAD_BYTES:
+                self._refuse()
+
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self._n_fields, self._in_head = 0, True
         self._wait()
+        if len(self.pipeline) >= MOST_PIPELINED:
+            self._refuse()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._n_fields += 1
+        if self._n_fields > MOST_FIELDS:
+            self._refuse()
+        else:
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._stop_waiting()
-        super().on_headers_complete()
+        self._in_head = False
+        if not self._refused:
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._n_head = max(self._n_head - 2 * len(body), -HEAD_BYTES)
+        if not self._refused:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._n_head = 0
+        self._stop_waiting()
+        if not self._refused:
+            super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.cycle.more_body:  # it was refused, and may still be sent, for a while
+            self._wait()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch_reader(self.transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
+        if self._stalled is not None:
+            self._stalled.cancel()
         super().connection_lost(exc)
+
+    def _watch_reader(self, unread: int) -> None:
+        """Close the connection if its client reads nothing for too long."""
+        left = self.transport.get_write_buffer_size()
+        if self._stalled is not None and left >= unread:
+            self.transport.abort()
+            return
+        self._stalled = self.loop.call_later(READ_SECONDS, self._watch_reader, left)
+
+    def _refuse(self) -> None:
+        """Answer 431 and close, unless an answer to an earlier request is under way."""
+        if self._refused:
+            return
+        self._refused = True
+        log.debug("a request was refused, as its head was too large")
+        if self._in_head:
+            unanswered = self.cycle is None or self.cycle.response_complete
+        else:
+            unanswered = not self.pipeline and not self.cycle.response_started
+        if unanswered:
+            head = (
+                "HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\n"
+                f"Content-Type: application/json\r\nContent-Length: {len(TOO_LARGE)}\r\n\r\n"
+            )
+            self.transport.write(head.encode() + TOO_LARGE)
+            if self.cycle is not None:
+                self.cycle.disconnected = True  # what the application says is not sent any more
+        self.transport.close()
 
     def _wait(self) -> None:
         self._stop_waiting()
@@ -92,7 +193,7 @@ def make_server(
     """A server that does not run yet. on_failure: is told why the service could not start."""
     config = Config(
         create_app(service, on_failure=on_failure),
-        http=Protocol,
+        http=GuardedProtocol,
         ws="none",
         lifespan="on",
         log_config=None,

@@ -96,11 +96,13 @@ class Watcher:
     def _watch_waiting(self) -> None:
         time.sleep(MONITOR_INTERVAL)
         self._scheduled = False
-        waiting = [self._waiting.popleft() for _ in range(len(self._waiting))]
+        watched = []
         try:
-            for answers, request, seconds, _ in waiting:
+            for _ in range(len(self._waiting)):
+                answers, request, seconds, watch = self._waiting.popleft()
                 self._activity.add(answers, seconds, request, answers.portraits)
-            watched = [answers for answers, _, _, watch in waiting if watch]
+                if watch:
+                    watched.append(answers)
             if watched:
                 columns = [
                     np.concatenate([getattr(each, name) for each in watched])

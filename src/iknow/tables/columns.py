@@ -107,11 +107,12 @@ def open_csv(file: IO[bytes], source: Path) -> Batches:
     """Comma-separated text, every cell a string; the header is row 1, blank lines are none."""
     text = _Counted(file)
     with decoding(source, ADVICE):
-        # Whatever is no text is left for pyarrow to find, which names its row.
+        # Bytes that are no text are told here only in the header: pyarrow names their row.
         begin = io.TextIOWrapper(
             io.BytesIO(text.peek(BLOCK)), "utf-8-sig", "surrogateescape", newline=""
         )
-        names = tuple(next(filter(None, csv.reader(begin)), ()))
+        header = next(filter(None, csv.reader(begin)), [])
+        names = tuple(name.encode("utf-8", "surrogateescape").decode() for name in header)
         reader = pcsv.open_csv(
             text,
             pcsv.ReadOptions(use_threads=False, block_size=BLOCK),  # threads lose count of rows

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import binom
 
 from iknow.errors import InputError
 from iknow.selection.watch import Watch
-from iknow.serve.monitor import DriftAlarm
+from iknow.serve.monitor import AccuracyMonitor, DriftAlarm, Monitors
 from iknow.serve.monitor.martingale import (
     N_BINS,
     bet,
@@ -308,3 +309,23 @@ def test_a_damaged_state_is_refused(key):
         DriftAlarm.from_dict({**record, key: DAMAGE[key]})
     with pytest.raises(InputError):
         DriftAlarm.from_dict({name: value for name, value in record.items() if name != key})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kept", [True, False])
+def test_restarts_spend_the_rate_once_if_the_state_is_kept(tmp_path, kept):
+    """Quiet lives of 20 runs of 60 samples; one that begins anew each time rings far more often."""
+    rng, n, rate, rang = np.random.default_rng(11), 60, 0.1, 0
+    for life in range(n):
+        level, belief, layers = draw(rng, 300 + 20 * 60, [0.5, 0.3, 0.2])
+        watch, run_rang = Watch(level[:300], layers[:300], belief[:300], LAYERS), False
+        for first in range(300, len(level), 60):
+            alarm = DriftAlarm(watch, CLASSES, LAYERS, rate, seed=int(rng.integers(2**31)))
+            monitors = Monitors("m 1", alarm, AccuracyMonitor(None))
+            if kept:
+                monitors.keep_in(tmp_path, f"m{life}", "1")
+            part = slice(first, first + 60)
+            run_rang |= bool(monitors.watch(level[part], belief[part], layers[part]))
+            monitors.close()
+        rang += run_rang
+    assert (binom.sf(rang - 1, n, rate) > 1e-3) == kept, rang

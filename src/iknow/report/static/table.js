@@ -50,12 +50,8 @@ export function arrange(evidence, assessed, filter, order) {
 
 const MOST_OFFERED = 1000;  // of more classes, those that occur
 
-function choice(id, label, options, onpick) {
-  const select = h("select", { id }, h("option", { value: "" }, "any"),
-    options.map(([value, text]) => h("option", { value, title: text }, brief(text))));
-  select.addEventListener("change", () => onpick(select.value === "" ? null : select.value));
-  return h("div", { class: "field" }, h("label", { for: id }, label), select);
-}
+const field = (id, label, control) =>
+  h("div", { class: "field" }, h("label", { for: id }, label), control);
 
 /* The choices above the table. onchange(filter, order) is called after every change. */
 export function createFilters(facts, evidence, onchange) {
@@ -66,10 +62,16 @@ export function createFilters(facts, evidence, onchange) {
     const present = new Set(codes);
     return names(labels).filter(([code]) => labels.length <= MOST_OFFERED || present.has(code));
   };
-  const pick = (name) => (value) => {
-    filter[name] = value === null ? null : Number(value);
+  function pick(name, value) {
+    filter[name] = value === "" ? null : Number(value);
     onchange(filter, order);
-  };
+  }
+  function choice([name, label, options]) {
+    const select = h("select", { id: `filter-${name}` }, h("option", { value: "" }, "any"),
+      options.map(([value, text]) => h("option", { value, title: text }, brief(text))));
+    select.addEventListener("change", () => pick(name, select.value));
+    return field(select.id, label, select);
+  }
   const hasTruth = facts.trueClasses !== null;
   const shown = Object.entries(ORDERS).filter(([name]) =>
     (hasTruth || name !== "truth") && (facts.knowsRobustness || name !== "radius")
@@ -77,28 +79,24 @@ export function createFilters(facts, evidence, onchange) {
 
   const search = h("input", { type: "search", id: "filter-index", inputmode: "numeric", size: 7,
     placeholder: "number", autocomplete: "off" });
-  search.addEventListener("input", () =>
-    pick("index")(search.value.replace("#", "").trim() || null));
+  search.addEventListener("input", () => pick("index", search.value.replace("#", "").trim()));
   const orders = h("select", { id: "order" },
     shown.map(([name, [text]]) => h("option", { value: name },
       hasTruth ? text : text.replace("wrong IKs, then ", ""))));
   orders.addEventListener("change", () => { order = orders.value; onchange(filter, order); });
-  const right = choice("filter-right", "The model is", [["1", "right"], ["0", "wrong"]],
-    pick("right"));
-  const assertions = [2, 1, 0].map((a) => [a, `${Algebra.ASSERTIONS[a]}: ${MEANINGS[a]}`]);
-  byId("filters").replaceChildren(...[
-    choice("filter-assertion", "Assertion", assertions, pick("assertion")),
-    choice("filter-reason", "Reason", names(Algebra.REASONS), pick("reason")),
-    choice("filter-belief", "The model says", found(facts.classes, evidence.belief),
-      pick("belief")),
-    hasTruth
-      ? choice("filter-truth", "True class", found(facts.trueClasses, evidence.truth),
-        pick("truth")) : null,
-    hasTruth ? right : null,
-    h("div", { class: "field" }, h("label", { for: "filter-index" }, "Sample"), search),
-    h("div", { class: "field" }, h("label", { for: "order" }, "Order"), orders),
-    h("button", { type: "button", id: "clear", onclick: () => set({}) }, "Show all"),
-  ].filter((field) => field !== null));
+  /** @type {[string, string, any[]][]} */
+  const choices = [
+    ["assertion", "Assertion", [2, 1, 0].map((a) => [a, `${Algebra.ASSERTIONS[a]}: ${MEANINGS[a]}`])],
+    ["reason", "Reason", names(Algebra.REASONS)],
+    ["belief", "The model says", found(facts.classes, evidence.belief)],
+  ];
+  if (hasTruth) {
+    choices.push(["truth", "True class", found(facts.trueClasses, evidence.truth)],
+      ["right", "The model is", [["1", "right"], ["0", "wrong"]]]);
+  }
+  byId("filters").replaceChildren(...choices.map(choice), field("filter-index", "Sample", search),
+    field("order", "Order", orders),
+    h("button", { type: "button", id: "clear", onclick: () => set({}) }, "Show all"));
 
   /* Filter by these and nothing else. */
   function set(wanted) {
