@@ -7,6 +7,7 @@ is killed. If the power fails too, what was written to the bundle since the last
 
 import asyncio
 import errno
+import itertools
 import os
 import signal
 import threading
@@ -88,6 +89,20 @@ class Disk:
         threading.Event().wait()  # no thread goes on
 
 
+def failing_fsync(path, which, number=errno.ENOSPC):
+    """An `os.fsync` that fails for some of its calls about a file, counted from 1."""
+    real, file, calls = os.fsync, os.stat(path), []
+
+    def fsync(descriptor):
+        if os.path.samestat(os.fstat(descriptor), file):
+            calls.append(descriptor)
+            if which(len(calls)):
+                raise OSError(number, os.strerror(number))
+        real(descriptor)
+
+    return fsync
+
+
 def make_service(path, audit, **settings):
     """A service of a bundle, which needs no model to remove and relabel."""
     served = serve_classifier("digits", EpistemicClassifier.load(path))
@@ -104,9 +119,23 @@ def change(say, path, audit, at, power, full):
         disk.watch(service.audit.journal)
         try:
             done = await service.change("digits", CHANGE, Call("Ada", "r1"))
-            say(f"made {done['bundle']}")
+            say(f"made {done.bundle}")
         except IknowError as error:
             say(f"refused {error.status}")
         time.sleep(600)
+
+    asyncio.run(work())
+
+
+def change_forever(say, path, audit):
+    """Change a bundle again and again, and say the sha256 after each change."""
+
+    async def work():
+        service = make_service(path, audit)
+        await service.start()
+        for i in itertools.count():
+            label = ChangeRequest(relabel=[Relabel(1 + i % 30, i % 3)])
+            done = await service.change("digits", label, Call("Ada", f"r{i}"))
+            say(done.bundle)
 
     asyncio.run(work())

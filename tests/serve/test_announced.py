@@ -4,8 +4,10 @@ import asyncio
 import errno
 import json
 import os
+import random
 import shutil
 import subprocess
+import time
 from collections import Counter
 from datetime import timedelta
 from itertools import count
@@ -16,13 +18,13 @@ import pytest
 from iknow import Client, EpistemicClassifier
 from iknow.errors import ServiceError
 from iknow.serve.audit import Retention, open_journal, verify
-from iknow.serve.audit.changes import ANNOUNCED, FOUND, MADE, UNDONE, complete, shorten
 from iknow.serve.audit.records import make_event
+from iknow.serve.audit.writer import ANNOUNCED, FOUND, MADE, UNDONE, complete, shorten
 from iknow.serve.served import BundleSource, serve_classifier
 from iknow.serve.settings import Settings
 from iknow.storage.bundle import compact_bundle
 from tests.serve.audit.crashing import Nursery
-from tests.serve.killed import make_classifier, make_service
+from tests.serve.killed import failing_fsync, make_classifier, make_service
 
 WORK = "tests.serve.killed:change"
 
@@ -97,6 +99,8 @@ def kill_at(nursery, made, folder, at, power=False, full=-1):
     nursery.start(str(path), str(audit), str(at), str(power), str(full))
     if nursery.wait_for(1):
         nursery.kill()
+    else:
+        assert nursery.code == -9, "the child ended by itself"
     return nursery.said, path, audit
 
 
@@ -145,6 +149,23 @@ def test_a_kill_while_a_full_disk_is_cleared_leaves_them_in_agreement(
         assert whats in ((), (ANNOUNCED, UNDONE), (ANNOUNCED, FOUND))
     assert said == ["refused 507"]
     assert whats == (ANNOUNCED, UNDONE)
+
+
+@pytest.mark.slow
+def test_kills_at_random_lose_no_change_that_was_acknowledged(path, audit):
+    chance = random.Random(0)
+    with Nursery("tests.serve.killed:change_forever") as nursery:
+        for _ in range(40):
+            nursery.start(str(path), str(audit))
+            assert nursery.wait_for(chance.randrange(1, 8)), "the child ended by itself"
+            time.sleep(chance.uniform(0, 0.02))  # the moment is what is tested
+            nursery.kill()
+            restart(path, audit)
+            check_agree(path, audit)
+        assert nursery.failures == []
+    made = {each.details["bundle"] for each in events_in(audit) if each.what == MADE}
+    assert set(nursery.said) <= made
+    assert len(nursery.said) > 40
 
 
 @pytest.fixture
@@ -221,15 +242,7 @@ def test_an_audit_that_is_optional_lets_a_change_pass_and_learns_of_it_later(cli
 
 def test_a_change_that_the_disk_does_not_take_is_told_as_undone(client, monkeypatch):
     asker, server, path = client()
-    real, calls = os.fsync, []
-
-    def fail(descriptor):
-        calls.append(descriptor)
-        if len(calls) == 2:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        real(descriptor)
-
-    monkeypatch.setattr("iknow.storage.archive.os.fsync", fail)
+    monkeypatch.setattr(os, "fsync", failing_fsync(path, lambda n: n == 2))
     with pytest.raises(ServiceError, match="the disk is full"):
         asker.change("digits", remove=[3])
     monkeypatch.undo()
@@ -239,15 +252,7 @@ def test_a_change_that_the_disk_does_not_take_is_told_as_undone(client, monkeypa
 
 def test_a_disk_that_fails_for_good_leaves_it_open_until_the_next_look(client, monkeypatch):
     asker, server, path = client()
-    real, calls = os.fsync, []
-
-    def fail(descriptor):
-        calls.append(descriptor)
-        if len(calls) > 1:
-            raise OSError(errno.EIO, "Input/output error")
-        real(descriptor)
-
-    monkeypatch.setattr("iknow.storage.archive.os.fsync", fail)
+    monkeypatch.setattr(os, "fsync", failing_fsync(path, lambda n: n > 1, errno.EIO))
     monkeypatch.setattr("iknow.storage.archive._take_back", lambda *_: None)
     with pytest.raises(ServiceError, match="not known whether the change was made") as refused:
         asker.change("digits", remove=[3])

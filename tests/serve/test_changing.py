@@ -11,6 +11,7 @@ from iknow.serve.audit import Event
 from iknow.serve.served import BundleSource, serve_classifier
 from iknow.serve.settings import Settings
 from iknow.storage.bundle import compact_bundle
+from tests.serve.killed import failing_fsync
 
 
 @pytest.fixture(scope="module")
@@ -157,16 +158,7 @@ def test_a_bundle_that_somebody_else_changed_is_a_conflict_until_it_is_loaded(se
 def test_a_full_disk_is_told_and_nothing_is_lost(serving, digits, path, monkeypatch):
     client = Client(serving([BundleSource(path)]))
     before, said = path.read_bytes(), client.assess("digits", digits.X[:50])
-
-    real, inode = os.fsync, path.stat().st_ino
-
-    def fail(descriptor):
-        if os.fstat(descriptor).st_ino == inode:
-            monkeypatch.setattr(os, "fsync", real)  # once
-            raise OSError(28, "No space left on device")
-        real(descriptor)
-
-    monkeypatch.setattr(os, "fsync", fail)
+    monkeypatch.setattr(os, "fsync", failing_fsync(path, lambda n: n == 1))
     with pytest.raises(ServiceError, match="the disk is full") as refused:
         client.change("digits", remove=[3])
     assert refused.value.status == 507

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import hmac
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -46,6 +48,25 @@ def test_others_are_refused(tokens: Tokens, header: str, scope: str, status: int
 
 
 @pytest.mark.parametrize(
+    "header", [None, "Bearer wrong", "Bearer 0123456789abcdef", "Bearer fedcba9876543210"]
+)
+def test_all_digests_are_compared_always(
+    tokens: Tokens, monkeypatch: pytest.MonkeyPatch, header: str | None
+) -> None:
+    compared = []
+    compare = hmac.compare_digest
+
+    def note(given: bytes, known: bytes) -> bool:
+        compared.append(known)
+        return compare(given, known)
+
+    monkeypatch.setattr("iknow.serve.tokens.hmac.compare_digest", note)
+    with suppress(Refusal):
+        tokens.admit(header, "assess")
+    assert compared == [token.digest for token in tokens.known]
+
+
+@pytest.mark.parametrize(
     ("text", "said"),
     [
         ("", "no tokens"),
@@ -80,8 +101,8 @@ def test_loopback() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"workers": 0}, {"most_rows": True}, {"timeout": 0}, {"timeout": float("nan")},
-     {"alarm_rate": 1}, {"most_waiting": 5, "most_rows": 6}, {"retain_days": -1}],
+    [{"workers": 0}, {"most_rows": True}, {"timeout": 0}, {"timeout": None},
+     {"timeout": float("nan")}, {"alarm_rate": 1}, {"most_waiting": 5, "most_rows": 6}, {"retain_days": -1}],
 )  # fmt: skip
 def test_settings_are_checked(wrong: dict[str, object]) -> None:
     with pytest.raises(InputError):

@@ -23,7 +23,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,19 +54,6 @@ RATE_SECONDS = 60
 LATELY = 300  # seconds
 
 
-class Stretch(NamedTuple):
-    """Tallies of consecutive buckets, (n_buckets, n_columns), and when the first begins."""
-
-    width: float
-    start: float
-    counts: Counts
-
-    def last(self, seconds: float) -> Stretch:
-        """The buckets of the last seconds; all, if there are no more."""
-        left_out = max(len(self.counts) - int(seconds / self.width), 0)
-        return Stretch(self.width, self.start + left_out * self.width, self.counts[left_out:])
-
-
 class Ring:
     """Counts in columns over the last `n_buckets` times `width` seconds.
 
@@ -83,11 +70,12 @@ class Ring:
         >>> ring = Ring(width=5, n_buckets=3, n_columns=2)
         >>> ring.add(101.0, np.array([1, 0]))
         >>> ring.add(112.0, np.array([2, 7]))
-        >>> ring.read(112.0).counts.tolist()
-        [[1, 0], [0, 0], [2, 7]]
+        >>> start, counts = ring.read(112.0)
+        >>> start, counts.tolist()
+        (100, [[1, 0], [0, 0], [2, 7]])
     """
 
-    def __init__(self, width: float, n_buckets: int, n_columns: int) -> None:
+    def __init__(self, width: int, n_buckets: int, n_columns: int) -> None:
         self.width = width
         self._counts = np.zeros((n_buckets, n_columns), dtype=np.int32)
         self._first: int | None = None  # the first bucket that was ever used
@@ -98,13 +86,15 @@ class Ring:
         self._advance(now)
         self._counts[self._latest % len(self._counts)] += counts
 
-    def read(self, now: float) -> Stretch:
-        """All buckets up to a moment, oldest first, from the first that was ever used."""
+    def read(self, now: float) -> tuple[float, Counts]:
+        """All buckets up to a moment, oldest first, from the first that was ever used: when that
+        begins, and counts of shape (n, n_columns).
+        """
         self._advance(now)
         first = self._latest if self._first is None else self._first
         oldest = max(first, self._latest - len(self._counts) + 1)
         places = np.arange(oldest, self._latest + 1) % len(self._counts)
-        return Stretch(self.width, oldest * self.width, self._counts[places])
+        return oldest * self.width, self._counts[places]
 
     def _advance(self, now: float) -> None:
         bucket = math.floor(now / self.width)
@@ -249,13 +239,15 @@ class Activity:
         """
         with self._lock.held():
             now = self._clock()
-            series = [each.read(now) for each in self._rings]
+            series = [(ring.width, *ring.read(now)) for ring in self._rings]
             total, unknown = self._total.copy(), list(self._unknown)
             levels, by_class = self._recent.levels(), self._recent.by_class(self._labels)
-        lately, minute = (series[0].last(seconds) for seconds in (LATELY, RATE_SECONDS))
-        recent, last = totals(lately.counts.sum(axis=0)), totals(minute.counts.sum(axis=0))
-        passed = max(now - max(minute.start, self._since), 1.0)  # the first moment is no rate yet
-        latency = quantiles(lately.counts.sum(axis=0)[None], 50, 95, 99)
+        width, start, counts = series[0]
+        lately, minute = (counts[-seconds // width :] for seconds in (LATELY, RATE_SECONDS))
+        start += width * (len(counts) - len(minute))
+        passed = max(now - max(start, self._since), 1.0)  # the first moment is no rate yet
+        recent, last = totals(lately.sum(axis=0)), totals(minute.sum(axis=0))
+        latency = quantiles(lately.sum(axis=0)[None], 50, 95, 99)
         return {
             "now": now,
             "since": self._since,
@@ -268,7 +260,7 @@ class Activity:
                 "requests": recent["requests"],
                 "seconds": LATELY,
             },
-            "series": [as_series(stretch) for stretch in series],
+            "series": [as_series(*each) for each in series],
             "levels": levels,
             "by_class": by_class,
             "unknown": unknown,
@@ -304,12 +296,11 @@ def totals(counts: Counts) -> dict[str, Any]:
     return {"rows": rows, "requests": requests, **by_assertion, "reasons": reasons}
 
 
-def as_series(stretch: Stretch) -> dict[str, Any]:
+def as_series(width: float, start: float, counts: Counts) -> dict[str, Any]:
     """Tallies of buckets as lists with an entry for each, for JSON."""
-    counts = stretch.counts
     return {
-        "width": stretch.width,
-        "start": stretch.start,
+        "width": width,
+        "start": start,
         **{each.name: counts[:, each].tolist() for each in Assertion},
         "requests": counts[:, REQUESTS].tolist(),
         **quantiles(counts, 50, 99),

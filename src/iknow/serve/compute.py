@@ -17,7 +17,6 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import lru_cache
 from multiprocessing import get_context, parent_process
-from typing import Protocol
 
 from iknow.classifier.memory import follow
 from iknow.errors import InputError
@@ -29,16 +28,6 @@ from iknow.serve.served import BundleSource, ServedModel, load_model
 log = logging.getLogger("iknow.serve")
 MOST_LOADED = 16
 """Bundles that a process keeps loaded."""
-
-
-class Compute(Protocol):
-    """Where batches are assessed."""
-
-    async def assess(self, model: ServedModel, rows: Rows, wanted: Wanted) -> RequestAnswers: ...
-
-    async def prepare(self, model: ServedModel) -> None: ...
-
-    def close(self) -> None: ...
 
 
 class InThread:
@@ -98,6 +87,9 @@ class InProcesses:
         # Not forked: this process has threads, and libraries that must not be copied with them.
         how = get_context("spawn")
         return ProcessPoolExecutor(self._workers, how, initializer=_start_worker)
+
+
+Compute = InThread | InProcesses
 
 
 def _start_worker() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
@@ -72,17 +71,15 @@ class _Now(Collector):
 
     def collect(self) -> Iterator[Metric]:
         service = self._service
+        unrecorded = 0 if service.audit is None else service.audit.n_unrecorded
         yield GaugeMetricFamily("iknow_ready", "1 if all models are loaded.", int(service.ready))
-        counts = {
-            "iknow_unrecorded_answers": ("Rows answered without a record.", _unrecorded(service)),
-            "iknow_reloads": ("Bundles replaced by new ones.", service.n_reloads),
-            "iknow_reload_failures": ("New bundles refused.", service.n_reload_failures),
-        }
-        for name, (text, value) in counts.items():
-            yield CounterMetricFamily(name, text, value)
-        yield from self._by_model()
-
-    def _by_model(self) -> Iterator[Metric]:
+        yield CounterMetricFamily(
+            "iknow_unrecorded_answers", "Rows answered without a record.", unrecorded
+        )
+        yield CounterMetricFamily("iknow_reloads", "Bundles replaced.", service.n_reloads)
+        yield CounterMetricFamily(
+            "iknow_reload_failures", "New bundles refused.", service.n_reload_failures
+        )
         told = ("model", "version")
         waiting = GaugeMetricFamily("iknow_waiting_rows", "Rows that wait.", labels=told)
         alarmed = GaugeMetricFamily("iknow_alarm", "1 after an alarm.", labels=(*told, "alarm"))
@@ -91,21 +88,12 @@ class _Now(Collector):
             labels=told,
         )  # fmt: skip
         limit = GaugeMetricFamily("iknow_drift_log10_threshold", "Of the evidence.", labels=told)
-        for model in self._service.models:
+        for model in service.models:
             names = [model.name, model.version]
             drift, accuracy = model.watcher.reports()
             waiting.add_metric(names, model.batcher.waiting)
             alarmed.add_metric([*names, "drift"], int(drift["alarmed"]))
             alarmed.add_metric([*names, "accuracy"], int(accuracy["alarmed"]))
-            _add(evidence, names, drift.get("evidence"))
-            _add(limit, names, drift.get("threshold"))
+            evidence.add_metric(names, drift["evidence"])
+            limit.add_metric(names, drift["threshold"])
         yield from (waiting, alarmed, evidence, limit)
-
-
-def _unrecorded(service: Service) -> int:
-    return 0 if service.audit is None else service.audit.n_unrecorded
-
-
-def _add(gauge: GaugeMetricFamily, names: list[str], value: Any) -> None:
-    if value is not None:
-        gauge.add_metric(names, float(value))

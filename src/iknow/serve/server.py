@@ -152,7 +152,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._refused:
             return
         self._refused = True
-        log.warning("a request was refused, as its head was too large")
+        log.debug("a request was refused, as its head was too large")
         if self._in_head:
             unanswered = self.cycle is None or self.cycle.response_complete
         else:

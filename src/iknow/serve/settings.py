@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import Any
 
 from iknow.core.text import shown
 from iknow.errors import InputError
 from iknow.serve.tokens import Tokens
+
+WHOLE = ("workers", "most_body", "most_held", "most_rows", "most_waiting", "batch_rows")
+POSITIVE = ("timeout", "drain", "retain_days", "retain_bytes")
 
 
 @dataclass(frozen=True)
@@ -19,8 +21,8 @@ class Settings:
         tokens: Who may do what; without any, the service answers everybody, on loopback only.
         workers: Processes that compute; 1 computes in the process that listens.
         most_body: Bytes of a request's body at most.
-        most_held: Bytes that the bodies of all requests under way take together at most; a request
-            beyond that is answered with 429.
+        most_held: Bytes that the bodies of all requests under way take together at most, JSON as
+            what it unpacks to; a request beyond that is answered with 429.
         most_rows: Rows of a request at most.
         most_waiting: Rows that wait to be assessed at most, over all requests to a model; a request
             that does not fit is answered with 429.
@@ -60,20 +62,17 @@ class Settings:
     state: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
-        for name in (
-            "workers",
-            "most_body",
-            "most_held",
-            "most_rows",
-            "most_waiting",
-            "batch_rows",
-        ):
-            _check_whole(name, getattr(self, name))
-        for name in ("timeout", "drain"):
-            _check_positive(name, getattr(self, name))
-        for name in ("retain_days", "retain_bytes"):
-            if getattr(self, name) is not None:
-                _check_positive(name, getattr(self, name))
+        for name in WHOLE:
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise InputError(f"{name} must be a whole number above 0; got {shown(value)}")
+        for name in POSITIVE:
+            value = getattr(self, name)
+            if value is None and name.startswith("retain"):
+                continue
+            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if not is_number or not 0 < value < float("inf"):
+                raise InputError(f"{name} must be a finite number above 0; got {shown(value)}")
         if not 0 < self.alarm_rate < 1:
             raise InputError(f"alarm_rate must lie between 0 and 1; got {self.alarm_rate}")
         if self.most_held < self.most_body:
@@ -86,14 +85,3 @@ class Settings:
                 f"most_waiting must be at least most_rows, {self.most_rows}, or the largest "
                 f"request would never be answered; got {self.most_waiting}"
             )
-
-
-def _check_whole(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InputError(f"{name} must be a whole number above 0; got {shown(value)}")
-
-
-def _check_positive(name: str, value: Any) -> None:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not is_number or not 0 < value < float("inf"):
-        raise InputError(f"{name} must be a finite number above 0; got {shown(value)}")

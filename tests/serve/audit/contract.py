@@ -20,8 +20,8 @@ from iknow.serve.audit import (
     open_journal,
     verify,
 )
-from iknow.serve.audit.journal import COLUMNS
 from iknow.serve.audit.records import Chain, encode
+from iknow.serve.audit.tables import COLUMNS
 from tests.serve.audit.records import make_answer, make_records
 
 KEY = b"0123456789abcdef"

@@ -24,7 +24,10 @@ FAILURE = "! "
 
 
 class Nursery:
-    """Starts children and kills them. work: what they run, as `module:function`."""
+    """Starts children and kills them. work: what they run, as `module:function`.
+
+    code: the exit code of the child that ended last by itself, or killed itself.
+    """
 
     def __init__(self, work, **environment):
         self._process = subprocess.Popen(
@@ -58,6 +61,7 @@ class Nursery:
         while count > 0:
             kind, text = self._line()
             if kind == "dead":
+                self.code = int(text)
                 return False
             count -= self._hear(text)
         return True
@@ -92,10 +96,10 @@ def run_nursery(work):
         child = os.fork()
         if child == 0:
             try:
+                os.write(1, f"born {os.getpid()}\n".encode())  # before it says anything
                 run(lambda text: os.write(1, f"said {text}\n".encode()), *line.rstrip().split("\t"))
             finally:
                 os._exit(1)
-        os.write(1, f"born {child}\n".encode())
         _, status = os.waitpid(child, 0)
         os.write(1, f"dead {os.waitstatus_to_exitcode(status)}\n".encode())
 

@@ -38,27 +38,25 @@ from urllib.parse import quote, unquote
 
 from iknow.core.text import shown, visible
 from iknow.errors import AuditError, MissingExtraError
-from iknow.serve.audit.journal import (
+from iknow.serve.audit.journal import Journal, Result, Retention
+from iknow.serve.audit.records import Chain
+from iknow.serve.audit.tables import (
     COLUMNS,
     RECORDS,
     STATE,
     TABLES,
-    Journal,
-    Result,
-    Retention,
     Row,
     State,
     Tables,
     first_state,
 )
-from iknow.serve.audit.records import Chain
+from iknow.storage.files import lock
 
 SQLITE_TYPES = {"int": "INTEGER", "bytes": "BLOB", "text": "TEXT"}
 POSTGRES_TYPES = {"int": "bigint", "bytes": "bytea", "text": "text"}
 NUMBER = 0x696B6E77  # "iknw": in the header of a file, and the first half of advisory locks
 PATIENCE = 5.0  # seconds to wait for another connection that holds a file for a moment
 SPARE_PAGES = 1000  # pages to give back to the system at a time after pruning
-LOCKED_BYTE = 1 << 62  # where Windows locks a file: beyond what SQLite reads or locks
 ADVICE = {
     "SQLITE_FULL": ": make room, or limit it with a retention",
     "SQLITE_READONLY": ": its folder and its files must be writable",
@@ -101,7 +99,7 @@ class FileLock:
             status = os.fstat(self._descriptor)
             self._file: Inode = status.st_dev, status.st_ino
             wrong = None
-            if not _lock(self._descriptor):
+            if lock(self._descriptor, wait=False) is False:
                 wrong = ELSEWHERE
             elif self._file != _inode_of(path):
                 wrong = "was replaced while it was opened: try again"
@@ -130,8 +128,8 @@ def _release_in_child() -> None:
     """A forked child would share the locks, and keep them beyond its parent's end."""
     global _guard
     _guard = threading.Lock()
-    for lock in list(_held.values()):
-        lock.release()
+    for held in list(_held.values()):
+        held.release()
 
 
 if hasattr(os, "register_at_fork"):
@@ -144,25 +142,6 @@ def _inode_of(path: Path | str) -> Inode | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
-
-
-def _lock(descriptor: int) -> bool:
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        import msvcrt
-
-        os.lseek(descriptor, LOCKED_BYTE, os.SEEK_SET)
-        try:
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-        except OSError:
-            return False
-        return True
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
 
 
 class SqliteTables(Tables):
@@ -198,6 +177,8 @@ class SqliteTables(Tables):
 class SqliteJournal(Journal):
     """A journal in a file."""
 
+    errors = (sqlite3.Error,)
+
     def __init__(
         self,
         where: str,
@@ -208,43 +189,18 @@ class SqliteJournal(Journal):
     ) -> None:
         self._path = find_file(where, must_exist=readonly)
         super().__init__(shown(str(self._path)), chain, retention, readonly=readonly)
-        self._writer: sqlite3.Connection | None = None
-        self._reader: sqlite3.Connection | None = None
         self._committing = False
         self._lock = None if readonly else FileLock(self._path, self.name)
-        try:
-            if not readonly:
-                self._writer = self._open_writer(create=True)
-            self._begin()
-        except BaseException:
-            self.close()
-            raise
+        self._begin()
 
     def close(self) -> None:
-        self._closed = True
-        with self._writing, self._reading:
-            for connection in (self._reader, self._writer):
-                if connection is not None:
-                    with suppress(sqlite3.Error):
-                        connection.close()
-            self._reader = self._writer = None
+        super().close()
         if self._lock is not None:
             self._lock.release()
-
-    def _change(self, work: Callable[[Tables], Result]) -> Result:
-        with self._errors("written"):
-            try:
-                return self._commit(work)
-            except sqlite3.Error:
-                if not self._committing:
-                    raise
-            # It may be on disk all the same, if only what follows a commit failed.
-            return self._commit(work)
 
     def _commit(self, work: Callable[[Tables], Result]) -> Result:
         self._committing = False
         try:
-            self._writer = self._writer or self._open_writer(create=False)
             with transaction(self._writer, "IMMEDIATE"):
                 result = work(SqliteTables(self._writer))
                 self._committing = True
@@ -258,16 +214,12 @@ class SqliteJournal(Journal):
             raise
         return result
 
-    def _look(self, work: Callable[[Tables], Result]) -> Result:
-        with self._errors("read"):
-            self._reader = self._reader or connect(self._path, readonly=True)
-            try:
-                with transaction(self._reader, "DEFERRED"):
-                    return work(SqliteTables(self._reader))
-            except sqlite3.Error:
-                self._reader.close()
-                self._reader = None
-                raise
+    def _see(self, work: Callable[[Tables], Result]) -> Result:
+        with transaction(self._reader, "DEFERRED"):
+            return work(SqliteTables(self._reader))
+
+    def _may_be_committed(self) -> bool:
+        return self._committing  # if only what follows a commit failed
 
     def prune(self) -> bool:
         more = super().prune()
@@ -285,30 +237,29 @@ class SqliteJournal(Journal):
                 writer.execute(f"PRAGMA incremental_vacuum({SPARE_PAGES})").fetchall()
 
     def _used(self, tables: Tables, state: State) -> float:
-        writer = self._writer
-        assert writer is not None
-        pages = ask(writer, "page_count") - ask(writer, "freelist_count")
-        return float(pages * ask(writer, "page_size"))
+        pages = ask(self._writer, "page_count") - ask(self._writer, "freelist_count")
+        return float(pages * ask(self._writer, "page_size"))
+
+    def _open_reader(self) -> sqlite3.Connection:
+        return connect(self._path, readonly=True)
 
     def _open_writer(self, *, create: bool) -> sqlite3.Connection:
-        """A connection that writes. create: make a journal in an empty file."""
-        with self._errors("opened"):
-            connection = connect(self._path, readonly=False)
-            try:
-                if create and is_empty(connection):
-                    self._create(connection)
-                if ask(connection, "application_id") != NUMBER:
-                    raise AuditError(
-                        f"{self.name} is a database of another program, not a journal: name "
-                        "another file"
-                    )
-                settle(connection)
-                connection.execute(f"SELECT version FROM {STATE}").fetchall()
-                self._files = self._find_files()
-            except BaseException:
-                connection.close()
-                raise
-            return connection
+        connection = connect(self._path, readonly=False)
+        try:
+            if create and is_empty(connection):
+                self._create(connection)
+            if ask(connection, "application_id") != NUMBER:
+                raise AuditError(
+                    f"{self.name} is a database of another program, not a journal: name another "
+                    "file"
+                )
+            settle(connection)
+            connection.execute(f"SELECT version FROM {STATE}").fetchall()
+            self._files = self._find_files()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def _create(self, connection: sqlite3.Connection) -> None:
         """Make the tables in one step: a crash leaves an empty file, which the next start fills."""
@@ -328,20 +279,10 @@ class SqliteJournal(Journal):
     def _find_files(self) -> list[Inode | None]:
         return [_inode_of(self._path), _inode_of(f"{self._path}-wal")]
 
-    def _drop_writer(self) -> None:
-        if self._writer is not None:
-            with suppress(sqlite3.Error):
-                self._writer.close()
-            self._writer = None
-
-    @contextmanager
-    def _errors(self, done: str) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            code = str(getattr(error, "sqlite_errorname", ""))
-            advice = next((text for start, text in ADVICE.items() if code.startswith(start)), "")
-            raise AuditError(f"{self.name} cannot be {done}: {error}{advice}") from error
+    def _explain(self, error: Exception) -> str:
+        code = str(getattr(error, "sqlite_errorname", ""))
+        advice = next((text for start, text in ADVICE.items() if code.startswith(start)), "")
+        return f"{error}{advice}"
 
 
 def find_file(where: str, *, must_exist: bool) -> Path:
@@ -457,63 +398,25 @@ class PostgresJournal(Journal):
         self, url: str, chain: Chain, retention: Retention | None = None, *, readonly: bool = False
     ) -> None:
         self._psycopg = _load_psycopg()
+        self.errors = (self._psycopg.Error, UnicodeError)
         self._url, self._parts = url, self._parse(url)
         super().__init__(show_url(self._parts), chain, retention, readonly=readonly)
         self._label = f"iknow audit {secrets.token_hex(8)}"
-        self._lost = (self._psycopg.OperationalError, self._psycopg.InterfaceError)
-        self._writer: Any = None
-        self._reader: Any = None
-        try:
-            if not readonly:
-                with self._errors("opened"):
-                    self._writer = self._open_writer(create=True)
-            self._begin()
-        except BaseException:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        self._closed = True
-        with self._writing, self._reading:
-            self._close(self._reader)
-            self._close(self._writer)
-            self._reader = self._writer = None
-
-    def _change(self, work: Callable[[Tables], Result]) -> Result:
-        with self._errors("written"):
-            if self._writer is not None:
-                try:
-                    return self._commit(work)
-                except self._lost:
-                    if not self._writer.closed:  # the server refused; the next one may succeed
-                        raise
-                    self._close(self._writer)
-                    self._writer = None
-            self._writer = self._open_writer(create=False)
-            return self._commit(work)
+        self._begin()
 
     def _commit(self, work: Callable[[Tables], Result]) -> Result:
         with self._writer.transaction():
             return work(PostgresTables(self._writer))
 
-    def _look(self, work: Callable[[Tables], Result]) -> Result:
-        with self._errors("read"):
-            if self._reader is not None:
-                try:
-                    return self._look_once(work)
-                except self._lost:
-                    self._close(self._reader)
-                    self._reader = None
-            self._reader = self._connect("iknow audit reader")
-            self._reader.isolation_level = self._psycopg.IsolationLevel.REPEATABLE_READ
-            self._reader.read_only = True
-            if not self._has_tables(self._reader):
-                raise AuditError(f"there is no journal in {self.name}")
-            return self._look_once(work)
-
-    def _look_once(self, work: Callable[[Tables], Result]) -> Result:
+    def _see(self, work: Callable[[Tables], Result]) -> Result:
         with self._reader.transaction():
             return work(PostgresTables(self._reader))
+
+    def _may_be_committed(self) -> bool:
+        if not self._writer.closed:  # the server refused; the next one may succeed
+            return False
+        self._drop_writer()
+        return True
 
     def _used(self, tables: Tables, state: State) -> float:
         return float(state.size)  # tables keep the room of deleted rows until it is used again
@@ -529,6 +432,15 @@ class PostgresJournal(Journal):
             keepalives_count=3,
             tcp_user_timeout=20_000,
         )
+
+    def _open_reader(self) -> Any:
+        reader = self._connect("iknow audit reader")
+        reader.isolation_level = self._psycopg.IsolationLevel.REPEATABLE_READ
+        reader.read_only = True
+        if not self._has_tables(reader):
+            self._close(reader)
+            raise AuditError(f"there is no journal in {self.name}")
+        return reader
 
     def _open_writer(self, *, create: bool) -> Any:
         connection = self._connect(self._label)
@@ -583,11 +495,6 @@ class PostgresJournal(Journal):
         (found,) = connection.execute(f"SELECT to_regclass('{STATE}') IS NOT NULL").fetchone()
         return bool(found)
 
-    def _close(self, connection: Any) -> None:
-        if connection is not None:
-            with suppress(self._psycopg.Error):
-                connection.close()
-
     def _parse(self, url: str) -> dict[str, Any]:
         """The parts of a URL; its text is not quoted, as the password may be anywhere in it."""
         try:
@@ -599,13 +506,8 @@ class PostgresJournal(Journal):
                 "written as %40 for @, %3A for :, %2F for /"
             ) from None
 
-    @contextmanager
-    def _errors(self, done: str) -> Iterator[None]:
-        try:
-            yield
-        except (self._psycopg.Error, UnicodeError) as error:
-            told = hide_secrets(visible(" ".join(str(error).split())), self._url, self._parts)
-            raise AuditError(f"{self.name} cannot be {done}: {told}") from None
+    def _explain(self, error: Exception) -> str:
+        return hide_secrets(visible(" ".join(str(error).split())), self._url, self._parts)
 
 
 def _load_psycopg() -> Any:

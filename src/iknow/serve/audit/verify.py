@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 from iknow.core.text import shown
 from iknow.errors import AuditError, IknowError
 from iknow.serve.audit.inputs import decode_input
-from iknow.serve.audit.journal import PRUNED, Journal, Page, Row, State, Survey
+from iknow.serve.audit.journal import PRUNED, Journal
 from iknow.serve.audit.records import (
     HASH_SIZE,
     LARGEST,
@@ -41,6 +41,7 @@ from iknow.serve.audit.records import (
     decode,
     encode,
 )
+from iknow.serve.audit.tables import Page, Row, State, Survey
 
 Assess = Callable[[str, Sequence[Any]], Columns | None]
 """From the sha256 of a bundle and its inputs to beliefs (JSON), assertions, reasons and levels,
