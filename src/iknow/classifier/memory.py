@@ -154,8 +154,8 @@ class Memory:
     def compact(self) -> Self:
         """Fold all changes into one index, as if built from the samples that are there.
 
-        Nothing of a removed sample is left, but for its number in `log`. A `commit` then writes the
-        bundle anew, compacted too.
+        Nothing of a removed sample is left, but for its number in `log`. If changes were not
+        committed yet, `commit` then writes the bundle anew, compacted too.
 
         Examples:
             >>> ec = EpistemicClassifier(trained).fit(X_train, y_train)
