@@ -160,7 +160,7 @@ def test_an_error_that_is_about_something_else_is_not_hidden():
     model = SklearnModel(LogisticRegression(max_iter=5000).fit(X, y))
     with pytest.raises(InputError, match="X has 3 features, but LogisticRegression is expecting 8"):
         model.observe(asked[:, :3], ())
-    with pytest.raises(InputError, match="failed on inputs of shape"):
+    with pytest.raises(InputError, match="failed on a batch of shape"):
         model.observe(np.nan_to_num(asked)[:, :3], ())
 
 

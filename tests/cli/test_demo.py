@@ -64,10 +64,10 @@ def test_one_example_of_each_assertion_is_explained(demonstration):
         assert layer.nearest_against.label != example.explanation.belief
         assert example.image.shape == example.nearest_for.shape == (8, 8)
     least = demonstration.classifier.selection_.level
-    levels = [example.level for example in demonstration.examples]
+    levels = [example.explanation.level for example in demonstration.examples]
     assert [level >= least for level in levels] == [True, False, False]
-    assert demonstration.examples[1].weakest.startswith("clarity in ")
-    assert demonstration.examples[2].weakest.startswith("nearness in ")
+    assert demonstration.examples[1].explanation.weakest.startswith("clarity in ")
+    assert demonstration.examples[2].explanation.weakest.startswith("nearness in ")
 
 
 def test_the_left_out_digit_is_nowhere_but_in_the_unseen_condition():

@@ -1,22 +1,12 @@
-"""A loader as users write one: for a model that cannot be stored as it is."""
-
-from pathlib import Path
+"""Models as users write them."""
 
 import numpy as np
 import torch
-
-from iknow import as_model
 
 
 def make_network():
     torch.manual_seed(0)
     return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
-
-
-def load_network(folder):
-    network = make_network()
-    network.load_state_dict(torch.load(Path(folder) / "weights.pt", weights_only=True))
-    return network
 
 
 class Named(torch.nn.Module):
@@ -34,20 +24,9 @@ class Named(torch.nn.Module):
         return {"logits": self.head(pooled), "pooled": pooled}
 
 
-def load_named(folder):
-    return Named()
-
-
 def score(batch):
     return np.stack([-batch[:, 0], batch[:, 0], 0 * batch[:, 0]], axis=1)
 
 
 def square(batch):
     return batch**2
-
-
-def load_function(folder):
-    return as_model(score, embed=square)
-
-
-NOT_A_FUNCTION = 3

@@ -2,25 +2,26 @@
 
 import json
 import os
+import sys
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from sklearn.datasets import load_iris
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
 os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"  # a database takes a while to make
 mlflow = pytest.importorskip("mlflow")
 
 from iknow import Ball, EpistemicClassifier, as_model  # noqa: E402
-from iknow.errors import BundleError, InputError  # noqa: E402
+from iknow.errors import BundleError, ExportError, InputError  # noqa: E402
 from iknow.integrations import answers_of  # noqa: E402
 from iknow.integrations import mlflow as iknow_mlflow  # noqa: E402
 from iknow.models import PrecomputedModel  # noqa: E402
@@ -128,7 +129,7 @@ def test_precomputed_outputs_are_served_by_name(tmp_path):
     iknow_mlflow.save_model(
         made, tmp_path / "m", signature=iknow_mlflow.make_signature(made, example)
     )
-    assert not any((tmp_path / "m" / "model").iterdir())
+    assert not (tmp_path / "m" / "model.joblib").exists()
     served = mlflow.pyfunc.load_model(str(tmp_path / "m")).predict(example)
     assert served["reason"].tolist() == [each.name for each in made.assess(outputs).reason]
     with pytest.raises(InputError, match="precomputed outputs need 'scores'; got 'a', 'b'"):
@@ -150,34 +151,40 @@ def test_an_onnx_file_goes_along(tmp_path):
     assert_same_answers(iknow_mlflow.load_model(str(tmp_path / "m")), made, inputs)
 
 
-def test_a_network_comes_back_through_a_loader(tmp_path):
-    network, inputs = loading.make_network(), X.astype(np.float32)
-    torch.save(network.state_dict(), tmp_path / "weights.pt")
-    made = EpistemicClassifier(network, rule=Ball(1), progress=False).fit(inputs, CODES)
-    with pytest.raises(InputError, match=r"of type Sequential cannot be stored.*model_loader"):
-        iknow_mlflow.save_model(made, tmp_path / "m")
-    assert not (tmp_path / "m").exists()
-    iknow_mlflow.save_model(
-        made,
-        tmp_path / "m",
-        model_loader="tests.integrations.loading:load_network",
-        model_files=[tmp_path / "weights.pt"],
-    )
-    assert_same_answers(iknow_mlflow.load_model(str(tmp_path / "m")), made, inputs)
+def test_a_network_comes_back_as_onnx_and_runs_no_code(tmp_path, monkeypatch):
+    inputs = X.astype(np.float32)
+    made = EpistemicClassifier(loading.make_network(), rule=Ball(1), progress=False)
+    iknow_mlflow.save_model(made.fit(inputs, CODES), tmp_path / "m")
+    assert not (tmp_path / "m" / "model.joblib").exists()
+    needed = (tmp_path / "m" / "requirements.txt").read_text()
+    assert "onnxruntime==" in needed
+    assert "torch" not in needed
+    monkeypatch.setenv("MLFLOW_ALLOW_PICKLE_DESERIALIZATION", "false")
+    found = iknow_mlflow.load_model(str(tmp_path / "m"))
+    assert_same_answers(found, made, inputs)
+    iknow_mlflow.save_model(found, tmp_path / "again")
+    assert_same_answers(iknow_mlflow.load_model(str(tmp_path / "again")), made, inputs)
     served = mlflow.pyfunc.load_model(str(tmp_path / "m")).predict(inputs)
     assert served["belief"].tolist() == made.predict(inputs).tolist()
 
 
-def test_a_loader_returns_the_functions_that_a_bundle_cannot_hold(tmp_path):
+def test_a_booster_itself_comes_back(tmp_path):
+    xgboost = pytest.importorskip("xgboost")
+    inputs = X.astype(np.float32)
+    options = {"objective": "multi:softprob", "num_class": 3}
+    booster = xgboost.train(options, xgboost.DMatrix(inputs, CODES), 3)
+    made = EpistemicClassifier(booster, rule=Ball(1), progress=False).fit(inputs, CODES)
+    iknow_mlflow.save_model(made, tmp_path / "m")
+    assert_same_answers(iknow_mlflow.load_model(str(tmp_path / "m")), made, inputs)
+
+
+def test_what_cannot_become_onnx_is_refused(tmp_path):
     made = EpistemicClassifier(
         as_model(loading.score, embed=loading.square), rule=Ball(1), progress=False
     ).fit(X, CODES)
-    with pytest.raises(InputError, match=r"embed= is a function.*returns as_model\(model, "):
+    with pytest.raises(ExportError, match="a function can be any code"):
         iknow_mlflow.save_model(made, tmp_path / "m")
-    iknow_mlflow.save_model(
-        made, tmp_path / "m", model_loader="tests.integrations.loading:load_function"
-    )
-    assert_same_answers(iknow_mlflow.load_model(str(tmp_path / "m")), made, X)
+    assert not (tmp_path / "m").exists()
 
 
 def test_inputs_by_name_are_served_by_name(tmp_path):
@@ -189,9 +196,7 @@ def test_inputs_by_name_are_served_by_name(tmp_path):
     made = EpistemicClassifier(
         loading.Named(), layers=["head"], rule=Ball(0.2), progress=False
     ).fit(inputs, np.arange(40) % 2)
-    iknow_mlflow.save_model(
-        made, tmp_path / "m", model_loader="tests.integrations.loading:load_named"
-    )
+    iknow_mlflow.save_model(made, tmp_path / "m")
     served = mlflow.pyfunc.load_model(str(tmp_path / "m"))
     assert set(served.metadata.signature.inputs.input_names()) == set(inputs)
     assert served.predict(inputs)["belief"].tolist() == made.predict(inputs).tolist()
@@ -211,44 +216,12 @@ def test_texts_are_served_as_texts(tmp_path, kind):
         assert served.predict(given)["belief"].tolist() == expected
 
 
-@pytest.mark.parametrize(
-    "loader",
-    ["loading", ":f", "no.such:f", 3]
-    + [f"tests.integrations.loading:{name}" for name in ("none", "NOT_A_FUNCTION")],
-)
-def test_a_loader_that_is_none_is_refused(irises, tmp_path, loader):
-    with pytest.raises(InputError, match="model_loader"):
-        iknow_mlflow.save_model(irises, tmp_path / "m", model_loader=loader)
-    assert not (tmp_path / "m").exists()
-
-
-def test_files_without_a_loader_are_refused(irises, tmp_path):
-    with pytest.raises(InputError, match="model_files are for a model_loader"):
-        iknow_mlflow.save_model(irises, tmp_path / "m", model_files=["x"])
-
-
-def test_a_loader_that_gives_another_model_is_refused_at_once(tmp_path):
-    network, inputs = loading.make_network(), X.astype(np.float32)
-    with torch.no_grad():
-        network[0].weight.mul_(2)
-    torch.save(loading.make_network().state_dict(), tmp_path / "weights.pt")
-    made = EpistemicClassifier(network, rule=Ball(1), progress=False).fit(inputs, CODES)
-    with pytest.raises(BundleError, match="was made with another model"):
-        iknow_mlflow.save_model(
-            made,
-            tmp_path / "m",
-            model_loader="tests.integrations.loading:load_network",
-            model_files=[tmp_path / "weights.pt"],
-        )
-    assert not (tmp_path / "m").exists()
-
-
 def test_a_pickle_is_not_loaded_where_it_is_forbidden_or_needless(irises, tmp_path, monkeypatch):
     iknow_mlflow.save_model(irises, tmp_path / "m")
     monkeypatch.setenv("MLFLOW_ALLOW_PICKLE_DESERIALIZATION", "false")
     with pytest.raises(BundleError, match="is a pickle, and MLFLOW_ALLOW_PICKLE_DESERIALIZATION"):
         iknow_mlflow.load_model(str(tmp_path / "m"))
-    (tmp_path / "m" / "model" / "model.joblib").unlink()
+    (tmp_path / "m" / "model.joblib").unlink()
     found = iknow_mlflow.load_model(str(tmp_path / "m"), irises.model_.estimator)
     assert_same_answers(found, irises, FRAME)
     other = LogisticRegression(max_iter=500).fit(FRAME, LABELS)
@@ -267,25 +240,19 @@ def test_the_environment_names_what_is_needed(irises, tmp_path):
         assert (tmp_path / "m" / name).exists()
 
 
-def test_code_goes_along(irises, tmp_path, monkeypatch):
-    (tmp_path / "own_loading.py").write_text(
-        "import joblib, os\n"
-        "def load(folder):\n"
-        "    return joblib.load(os.path.join(folder, 'it.joblib'))\n"
-    )
-    import joblib
-
-    joblib.dump(irises.model_.estimator, tmp_path / "it.joblib")
+def test_code_goes_along(tmp_path, monkeypatch):
+    (tmp_path / "own_steps.py").write_text("def halve(X):\n    return X / 2\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    iknow_mlflow.save_model(
-        irises,
-        tmp_path / "m",
-        model_loader="own_loading:load",
-        model_files=[tmp_path / "it.joblib"],
-        code_paths=[str(tmp_path / "own_loading.py")],
-    )
-    assert (tmp_path / "m" / "code" / "own_loading.py").exists()
-    assert_same_answers(iknow_mlflow.load_model(str(tmp_path / "m")), irises, FRAME)
+    import own_steps
+
+    model = make_pipeline(FunctionTransformer(own_steps.halve), LogisticRegression(max_iter=500))
+    made = EpistemicClassifier(model, progress=False).fit(FRAME, LABELS)
+    code = [str(tmp_path / "own_steps.py")]
+    iknow_mlflow.save_model(made, tmp_path / "m", code_paths=code)
+    (tmp_path / "own_steps.py").unlink()
+    monkeypatch.delitem(sys.modules, "own_steps")
+    assert_same_answers(iknow_mlflow.load_model(str(tmp_path / "m")), made, FRAME)
+    assert Path(sys.modules["own_steps"].__file__).parent == tmp_path / "m" / "code"
 
 
 def test_the_bundle_inside_is_a_bundle(irises, tmp_path):

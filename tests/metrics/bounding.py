@@ -4,7 +4,7 @@ import copy
 
 import numpy as np
 
-from iknow.metrics.lipschitz_sklearn import _layer_names, sensitivity_of, unwrap
+from iknow.metrics.lipschitz import _layer_names, sensitivity_of, unwrap
 
 
 def mlp_lipschitz(model, layers=None):

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from iknow.errors import InputError
 from iknow.metrics import spectral_norm
-from iknow.metrics.lipschitz import Node, propagate
-from iknow.metrics.lipschitz_sklearn import ACTIVATION_LIPSCHITZ
+from iknow.metrics.lipschitz import ACTIVATIONS, Node, propagate
 
 deterministic = settings(derandomize=True, deadline=None, max_examples=200)
 
@@ -58,7 +57,7 @@ def constant(node):
 
 @given(
     st.lists(st.integers(1, 6), min_size=2, max_size=5),
-    st.sampled_from(sorted(ACTIVATION_LIPSCHITZ)),
+    st.sampled_from(sorted(ACTIVATIONS)),
     st.integers(0, 2**32 - 1),
 )
 @deterministic
@@ -77,7 +76,7 @@ def test_a_radius_is_never_left(sizes, activation, seed):
     for shape in pairwise(sizes):
         weight, bias = rng.standard_normal(shape), rng.standard_normal(shape[1])
         x, z = functions[activation](x @ weight + bias), functions[activation](z @ weight + bias)
-        slope = ACTIVATION_LIPSCHITZ[activation]
+        slope = ACTIVATIONS[activation][1]
         product *= slope * spectral_norm(weight)
         node = activated(after(node, weight), slope)
         assert constant(node) == pytest.approx(product)

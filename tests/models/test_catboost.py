@@ -119,5 +119,5 @@ def test_what_is_no_classifier_or_no_table_is_refused():
 
 @pytest.mark.parametrize("make", [classifier, native])
 def test_what_catboost_refuses_is_an_error_of_ours(make):
-    with pytest.raises(InputError, match="failed on inputs"):
+    with pytest.raises(InputError, match="failed on a batch"):
         as_model(make().fit(X, Y)).observe(np.array([["a"] * 4]), ("leaves",))

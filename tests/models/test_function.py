@@ -220,7 +220,7 @@ def test_it_can_be_cloned_and_pickled():
 @pytest.mark.parametrize(
     ("predict", "embed", "kind", "words"),
     [
-        (partial(refusing_nan, 0), None, RefusedError, r"refusing_nan failed on 70 inputs: TypeE"),
+        (partial(refusing_nan, 0), None, RefusedError, "refusing_nan failed on a batch"),
         (PIPELINE.predict, None, InputError, r"shape \(n, n_classes\) .* got \(70,\)"),
         (lambda x: PIPELINE.predict_proba(x)[:3], None, InputError,
          r"scores for each of 70 inputs, of shape \(70, n_classes\); got \(3, 3\)"),

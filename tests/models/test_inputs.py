@@ -17,6 +17,7 @@ from iknow.models.inputs import (
     LARGEST_BATCH,
     PROBES,
     affordable_batch_size,
+    as_dense,
     count_samples,
     cut_batches,
     measure,
@@ -24,7 +25,6 @@ from iknow.models.inputs import (
     take_rows,
 )
 from iknow.models.model import Observation
-from iknow.models.numbers import as_dense
 
 N = 10
 VALUES = np.arange(N * 3, dtype=float).reshape(N, 3)

@@ -7,7 +7,7 @@ import torch
 from sklearn.exceptions import DataConversionWarning
 
 from iknow.errors import InputError
-from iknow.models.labels import (
+from iknow.models.samples import (
     as_labels,
     as_row_numbers,
     check_several_classes,

@@ -120,5 +120,5 @@ def test_what_is_no_classifier_or_no_table_is_refused():
 
 
 def test_a_wrong_number_of_columns_is_an_error_of_ours():
-    with pytest.raises(InputError, match="failed on inputs"):
+    with pytest.raises(InputError, match="failed on a batch"):
         as_model(booster()).observe(X[:, :2], ())

@@ -18,7 +18,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from iknow import EpistemicClassifier
 from iknow.errors import InputError, MissingExtraError
-from iknow.models.numbers import as_numbers, as_pandas
+from iknow.models.inputs import as_numbers, as_pandas
 
 RNG = np.random.default_rng(0)
 N = 120
@@ -137,7 +137,7 @@ def test_without_pandas_the_error_says_what_to_install(run_without):
     said = run_without(
         ["pandas"],
         "import polars as pl\n"
-        "from iknow.models.numbers import as_pandas\n"
+        "from iknow.models.inputs import as_pandas\n"
         "try:\n"
         "    as_pandas(pl.DataFrame({'a': [1]}))\n"
         "except ImportError as error:\n"

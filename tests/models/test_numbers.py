@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 
 from iknow.errors import InputError, LayerError
 from iknow.models import PrecomputedModel
-from iknow.models.numbers import as_array, as_dense, as_numbers, is_missing
+from iknow.models.inputs import as_array, as_dense, as_numbers, is_missing
 from iknow.models.torch import TorchModel
 
 VALUES = np.array([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0], [6.0, 7.0, 8.0], [9.0, 10.0, 11.0]])

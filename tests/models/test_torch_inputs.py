@@ -114,11 +114,13 @@ def test_a_module_that_works_in_place_does_not_change_the_users_arrays(arrays):
 
 def test_what_does_not_fit_is_named(net, arrays):
     model = TorchModel(net)
-    with pytest.raises(InputError, match=r"takes 'numbers', .*: got an unexpected .* 'age'"):
+    with pytest.raises(InputError, match=r", age of shape .*: TypeE.* unexpected .* 'age'"):
         model.observe(model.prepare({**arrays, "age": np.ones(N)}), ())
-    with pytest.raises(InputError, match=r"takes 'numbers', .*: missing a required .*'category'"):
+    with pytest.raises(
+        InputError, match=r"numbers of shape .*: TypeE.* missing 1 required .*'category'"
+    ):
         model.observe(model.prepare({"numbers": arrays["numbers"]}), ())
-    with pytest.raises(InputError, match=r"too many positional.*; got 4 inputs by position"):
+    with pytest.raises(InputError, match="positional arguments but 5 were given"):
         model.observe(model.prepare((arrays["numbers"],) * 4), ())
     with pytest.raises(InputError, match="'numbers' holds 8, 'category' holds 2"):
         model.prepare({**arrays, "category": np.ones(2)})

@@ -102,7 +102,8 @@ def test_loopback() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [{"workers": 0}, {"most_rows": True}, {"timeout": 0}, {"timeout": None},
-     {"timeout": float("nan")}, {"alarm_rate": 1}, {"most_waiting": 5, "most_rows": 6}, {"retain_days": -1}],
+     {"timeout": float("nan")}, {"alarm_rate": 1}, {"most_waiting": 5, "most_rows": 6},
+     {"retain_days": -1}],
 )  # fmt: skip
 def test_settings_are_checked(wrong: dict[str, object]) -> None:
     with pytest.raises(InputError):

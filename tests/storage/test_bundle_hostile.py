@@ -468,6 +468,18 @@ def test_two_contents_of_one_name_are_refused(tmp_path, contents):
     assert "the same name" in use(tmp_path / "x.iknow")
 
 
+@pytest.mark.parametrize("which", [1, 2])
+def test_a_content_has_the_same_name_for_every_reader(tmp_path, contents, which):
+    """Some read the directory, others the headers. The first occurrence is in the manifest."""
+    path = tmp_path / "x.iknow"
+    pack(path, contents)
+    parts = path.read_bytes().split(b"rows.npy")
+    parts[which] += b"more.npy" + parts.pop(which + 1)
+    path.write_bytes(b"rows.npy".join(parts))
+    with pytest.raises(BundleError, match="is not stored as it must be"):
+        seal_frame(path.read_bytes())
+
+
 def test_the_order_of_contents_does_not_matter(tmp_path, contents):
     first, *others = contents.items()
     pack(tmp_path / "x.iknow", dict([first, *reversed(others)]))

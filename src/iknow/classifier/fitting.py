@@ -40,8 +40,18 @@ from iknow.core.text import as_flag, as_real, names, shown
 from iknow.errors import InputError, RefusedError, SelectionError, warn
 from iknow.metrics.defaults import default_metric, warn_of_layers
 from iknow.models.adapt import as_model, is_estimator, is_to_be_trained
-from iknow.models.inputs import count_samples, own_copy, take_rows
-from iknow.models.labels import (
+from iknow.models.inputs import ORDINARY, as_dense, count_samples, find_kinds, own_copy, take_rows
+from iknow.models.model import (
+    Model,
+    Observation,
+    check_width,
+    is_refusal,
+    observe_all,
+    without_scores,
+)
+from iknow.models.probe import Probe, make_probe
+from iknow.models.samples import (
+    Samples,
     as_labels,
     as_row_numbers,
     check_count,
@@ -49,12 +59,10 @@ from iknow.models.labels import (
     check_trained,
     encode,
     find_classes,
+    is_loader,
+    track,
+    warn_of_shuffling,
 )
-from iknow.models.model import Model, Observation, check_width, observe_all, without_scores
-from iknow.models.numbers import as_dense
-from iknow.models.probe import Probe, make_probe
-from iknow.models.refused import ORDINARY, find_kinds, is_refusal
-from iknow.models.samples import Samples, is_loader, track, warn_of_shuffling
 from iknow.rules import Ball
 from iknow.search.layer import LayerIndex
 from iknow.search.scratch import Folder, Spool, as_folder

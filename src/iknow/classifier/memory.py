@@ -27,7 +27,10 @@ from iknow.core.arrays import Ints
 from iknow.core.text import as_flag, name, names, shown
 from iknow.errors import BundleError, IknowError, InputError
 from iknow.locking import Lock
-from iknow.models.labels import (
+from iknow.models.inputs import as_array
+from iknow.models.model import join_whole
+from iknow.models.probe import Probe
+from iknow.models.samples import (
     as_row_numbers,
     as_vector,
     check_count,
@@ -35,9 +38,6 @@ from iknow.models.labels import (
     encode_all,
     extend_classes,
 )
-from iknow.models.model import join_whole
-from iknow.models.numbers import as_array
-from iknow.models.probe import Probe
 from iknow.storage.archive import open_file
 from iknow.storage.bundle import read_changes
 from iknow.storage.changes import (
@@ -154,8 +154,8 @@ class Memory:
     def compact(self) -> Self:
         """Fold all changes into one index, as if built from the samples that are there.
 
-        Nothing of a removed sample is left, but for its number in `log`. A `commit` then writes the
-        bundle anew, compacted too.
+        Nothing of a removed sample is left, but for its number in `log`. If changes were not
+        committed yet, `commit` then writes the bundle anew, compacted too.
 
         Examples:
             >>> ec = EpistemicClassifier(trained).fit(X_train, y_train)

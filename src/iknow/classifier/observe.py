@@ -27,13 +27,12 @@ from iknow.core.evidence import Columns, Evidence, discard_evidence, stack_evide
 from iknow.core.text import names
 from iknow.errors import InputError
 from iknow.explain.later import Later
-from iknow.metrics.lipschitz_sklearn import unwrap
+from iknow.metrics.lipschitz import unwrap
 from iknow.models import PrecomputedModel
 from iknow.models.adapt import has_base
-from iknow.models.labels import as_vector, name_positions
+from iknow.models.inputs import as_pandas
 from iknow.models.model import Model, Observation, join_whole, without_scores
-from iknow.models.numbers import as_pandas
-from iknow.models.samples import Samples, as_samples, map_ahead, track
+from iknow.models.samples import Samples, as_samples, as_vector, map_ahead, name_positions, track
 from iknow.search.layer import LayerIndex
 
 if TYPE_CHECKING:

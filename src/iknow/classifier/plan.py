@@ -22,9 +22,9 @@ from iknow.errors import InputError
 from iknow.locking import cached_property
 from iknow.metrics import Euclidean, Metric
 from iknow.metrics.defaults import SHORT_NAMES
-from iknow.models.labels import check_several_classes
 from iknow.models.model import Layer, Model, Role
 from iknow.models.probe import Probe
+from iknow.models.samples import check_several_classes
 from iknow.rules import RelativeBall
 from iknow.search.layer import LayerIndex, index_type
 from iknow.selection import Selection

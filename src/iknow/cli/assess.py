@@ -25,7 +25,6 @@ from iknow.cli.data import (
     check_output,
     console_for,
     inputs_of,
-    load_classifier,
     paths_read,
     show_written,
     shown_table,
@@ -97,9 +96,7 @@ class Setup:
 
     def load(self) -> tuple[EpistemicClassifier, float | None]:
         """The classifier, and the tuned level if another was asked for."""
-        loaded = load_classifier(
-            self.bundle, self.model.model, self.device, check_model=not self.model.no_check_model
-        )
+        loaded = self.model.load(self.bundle, self.device)
         loaded.batch_size = self.batch_size or loaded.batch_size
         return loaded, None if self.level is None else assert_at(loaded, self.level)
 

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from iknow.classifier.estimator import EpistemicClassifier
 from iknow.cli import options
-from iknow.cli.data import inputs_of, load_classifier, shown_table, trained_names
+from iknow.cli.data import inputs_of, shown_table, trained_names
 from iknow.cli.options import argument, option
 from iknow.core.arrays import Ints, Labels
 from iknow.core.text import name, shown
@@ -79,7 +79,7 @@ def add(
     """
     source = samples.source(data)
     with Console(stderr=True).status("Adding ..."):
-        classifier = load_classifier(bundle, model.model, check_model=not model.no_check_model)
+        classifier = model.load(bundle)
         table, labels = source.read_labeled(classifier.model)
         if table.features is not None and isinstance(classifier.model_, PrecomputedModel):
             raise InputError("the file holds inputs, but the bundle no model: name it with --model")

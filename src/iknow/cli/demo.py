@@ -92,15 +92,10 @@ class Outcome:
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """One explained prediction with its images, each of shape (8, 8).
-
-    level: of the prediction. weakest: what holds it down, in words.
-    """
+    """One explained prediction with its images, each of shape (8, 8)."""
 
     condition: str
     y_true: int
-    level: float
-    weakest: str
     explanation: Explanation
     image: Floats
     nearest_for: Floats | None
@@ -237,8 +232,8 @@ def _example(assessment: Assessment, i: int, condition: str, digits: Digits) -> 
         None if exemplar is None else digits.train[0][exemplar.row].reshape(8, 8)
         for exemplar in (layer.nearest_for, layer.nearest_against)
     ]
-    said = int(y_true[i]), float(assessment.level[i]), str(assessment.weakest[i])
-    return Example(condition, *said, explanation, images[i].reshape(8, 8), *nearest)
+    image = images[i].reshape(8, 8)
+    return Example(condition, int(y_true[i]), explanation, image, *nearest)
 
 
 def show_demonstration(demonstration: Demonstration, console: Console) -> None:
@@ -293,7 +288,8 @@ def _explained(example: Example) -> Panel:
         (f" {explanation.assertion.name} ", f"bold {color} reverse"),
         f" the model says {explanation.belief}, it is a {example.y_true}{unseen}",
     )
-    level = Text(f"level {example.level:.3f}, held down by {shown(example.weakest)}", style="dim")
+    held = f"level {explanation.level:.3f}, held down by {shown(explanation.weakest)}"
+    level = Text(held, style="dim")
     body = Group(title, level, Text(""), pictures, Text(""), _reasons(explanation))
     return Panel(body, border_style=color, width=78)
 

@@ -13,7 +13,6 @@ from iknow.cli.data import (
     check_output,
     console_for,
     inputs_of,
-    load_classifier,
     paths_read,
     show_written,
     shown_table,
@@ -51,8 +50,7 @@ def export(
         source = Source(samples, columns.roles, form=input_format)
     with Console(stderr=True).status("Exporting ..."):
         check_output(output, [bundle, *paths_read(source, model=model.model)])
-        check = not model.no_check_model
-        classifier = load_classifier(bundle, model.model, check_model=check)
+        classifier = model.load(bundle)
         inputs = None
         if source is not None:
             table = source.read(classifier.model)

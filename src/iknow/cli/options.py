@@ -29,7 +29,8 @@ from typing import Any, get_type_hints
 import numpy as np
 import typer
 
-from iknow.cli.data import Source
+from iknow.classifier.estimator import EpistemicClassifier
+from iknow.cli.data import Source, load_classifier
 from iknow.cli.model_files import MODEL_HELP
 from iknow.core.arrays import Labels
 from iknow.core.text import names, shown
@@ -290,6 +291,10 @@ class BundledModel:
         "--no-check-model",
         default=False,
     )
+
+    def load(self, bundle: Path, device: str | None = None) -> EpistemicClassifier:
+        """The classifier of a bundle, around this model."""
+        return load_classifier(bundle, self.model, device, check_model=not self.no_check_model)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ from iknow.cli.data import (
     check_page,
     console_for,
     in_order,
-    load_classifier,
     paths_read,
     show_page,
     trained_names,
@@ -75,7 +74,7 @@ def report(
         trained = Source(training, replace(source.roles, label=label))
     renderer = renderer_by_name(show)
     check_page(output, [bundle, *paths_read(source, trained, model=model.model)])
-    classifier = load_classifier(bundle, model.model, device, check_model=not model.no_check_model)
+    classifier = model.load(bundle, device)
     if level is not None:
         assert_at(classifier, level)
     table = source.read(classifier.model)

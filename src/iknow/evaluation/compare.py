@@ -48,10 +48,9 @@ from iknow.evaluation.risk import (
     risk_coverage,
 )
 from iknow.models import PrecomputedModel
-from iknow.models.inputs import cut_batches
-from iknow.models.labels import as_labels, as_vector, encode
+from iknow.models.inputs import as_numbers, cut_batches
 from iknow.models.model import Model, observe_inputs
-from iknow.models.numbers import as_numbers
+from iknow.models.samples import as_labels, as_vector, encode
 from iknow.models.sklearn import SklearnModel
 from iknow.selection.validation import split_rows
 

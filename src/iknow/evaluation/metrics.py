@@ -21,7 +21,7 @@ from iknow.core.codes import UNKNOWN, for_json, positions_of
 from iknow.core.text import name, percent, shown
 from iknow.errors import InputError
 from iknow.explain.assessment import Assessment
-from iknow.models.labels import as_vector
+from iknow.models.samples import as_vector
 
 NO_ANSWER = "no answer"
 LARGEST_MATRIX = 1 << 30  # bytes

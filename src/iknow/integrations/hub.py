@@ -17,7 +17,6 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 from iknow.core.text import as_flag, percent, shown, visible
 from iknow.errors import InputError
@@ -36,11 +35,9 @@ LIMITS = """\
 
 
 def write_folder(
-    source: Any,
+    bundle: str | PathLike[str],
     folder: str | PathLike[str],
     *,
-    name: str | None = None,
-    note: str | None = None,
     license: str | None = None,
     tags: Sequence[str] = (),
     overwrite: bool = False,
@@ -48,17 +45,16 @@ def write_folder(
     """Write a folder with a bundle and its card, ready to upload, and return its path.
 
     Args:
-        source: A fitted `EpistemicClassifier`, or the path of a bundle.
+        bundle: The path of a bundle, whose name and note the card shows.
         folder: The folder, created if necessary.
-        name: What to call it; only with a classifier, as a bundle has its own.
-        note: What to say about it, likewise.
         license: The identifier of a license, such as "apache-2.0".
         tags: Further tags.
         overwrite: Replace the card, the configuration and the bundle if they exist.
 
     Examples:
         >>> ec = EpistemicClassifier(FrozenEstimator(trained)).fit(X_train, y_train)
-        >>> folder = write_folder(ec.tune(X_val, y_val), "irises", name="Irises", license="cc0-1.0")
+        >>> ec.tune(X_val, y_val).save("irises.iknow", name="Irises")
+        >>> folder = write_folder("irises.iknow", "irises", license="cc0-1.0")
         >>> sorted(file.name for file in folder.iterdir())
         ['README.md', 'bundle.iknow', 'config.json']
     """
@@ -67,17 +63,11 @@ def write_folder(
     taken = [each for each in (CARD, CONFIG, BUNDLE) if (place / each).exists()]
     if taken and not as_flag(overwrite, "overwrite"):
         raise InputError(f"{place / taken[0]} exists: choose another folder, or overwrite=True")
-    if isinstance(source, (str, PathLike)):
-        if name is not None or note is not None:
-            raise InputError("a bundle has its own name and note: load it, and save it with others")
-        describe_bundle(source)  # which refuses what is no bundle
-        place.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, place / BUNDLE)
-    elif hasattr(source, "save") and hasattr(source, "assess"):
-        place.mkdir(parents=True, exist_ok=True)
-        source.save(place / BUNDLE, name=name, note=note)
-    else:
-        raise InputError(f"a classifier or the path of a bundle is needed; got {shown(source)}")
+    if not isinstance(bundle, (str, PathLike)):
+        raise InputError(f"the path of a bundle is needed, as save writes it; got {shown(bundle)}")
+    describe_bundle(bundle)  # which refuses what is no bundle
+    place.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(bundle, place / BUNDLE)
     info = describe_bundle(place / BUNDLE)
     write_bytes(place / CARD, (front + make_card(info)).encode("utf-8", "backslashreplace"))
     config = {"library_name": "iknow", "bundle": BUNDLE, **info.to_dict()}

@@ -6,12 +6,12 @@
     mlflow.pyfunc.load_model(info.model_uri).predict(frame)   # belief, assertion, reason, level
     ec = iknow_mlflow.load_model(info.model_uri)              # the classifier itself
 
-The folder of a logged model holds `bundle.iknow` and, in `model/`, the model itself: a scikit-learn
-classifier, or one with its interface, as `model.joblib`; the files for the user's own
-`model_loader`; or nothing, if the model runs elsewhere or is ONNX, as that is in the bundle.
+The folder of a logged model holds `bundle.iknow`. The model itself is in the bundle, as ONNX; or
+beside it, as `model.joblib`, if it is a scikit-learn classifier or one with its interface; or
+nowhere, if only its outputs are known.
 
-Only a bundle is safe to load from anywhere. A pickle, as in MLflow's own flavors, and a loader run
-code: load those from people you trust.
+Only a bundle is safe to load from anywhere. A pickle, as in MLflow's own flavors, runs code: load
+it from people you trust.
 """
 
 from __future__ import annotations
@@ -20,12 +20,10 @@ import os
 import shutil
 import sys
 import warnings
-from collections.abc import Sequence
 from functools import partial
 from importlib.metadata import packages_distributions, version
 from os import PathLike
 from pathlib import Path
-from pkgutil import resolve_name
 from types import SimpleNamespace
 from typing import Any
 
@@ -37,7 +35,7 @@ from iknow.core.text import shown
 from iknow.errors import BundleError, InputError, MissingExtraError
 from iknow.integrations import answers_of, takes_texts
 from iknow.models import PrecomputedModel
-from iknow.models.adapt import is_estimator, is_onnx
+from iknow.models.adapt import is_estimator
 from iknow.models.probe import Probe
 from iknow.storage.info import describe_bundle
 from iknow.version import __version__
@@ -54,8 +52,7 @@ except ImportError as error:
     raise MissingExtraError("iknow.integrations.mlflow", "mlflow") from error
 
 FLAVOR_NAME = "iknow"
-BUNDLE, MODEL = "bundle.iknow", "model"  # in the folder of a logged model
-PICKLE = "model.joblib"  # in MODEL
+BUNDLE, PICKLE = "bundle.iknow", "model.joblib"  # in the folder of a logged model
 SHOWN = ("name", "note", "created", "model", "n_samples", "rule", "selection")  # by MLflow
 NO_PICKLES = "MLFLOW_ALLOW_PICKLE_DESERIALIZATION"  # by which users of MLflow forbid them
 
@@ -66,8 +63,6 @@ def save_model(
     *,
     signature: Any = None,
     input_example: Any = None,
-    model_loader: str | None = None,
-    model_files: Sequence[str | PathLike[str]] = (),
     extra_pip_requirements: Any = None,
     mlflow_model: Any = None,
     **options: Any,
@@ -80,11 +75,7 @@ def save_model(
         classifier: A fitted classifier that can assess.
         path: The folder, which must not exist or be empty.
         signature: An MLflow signature; False for none. Default: that of `make_signature`.
-        input_example: Some inputs, to keep with the model.
-        model_loader: "package.module:function", for a model that cannot be stored as it is: a
-            function that takes the folder of `model_files`, such as weights, and returns the model,
-            or `as_model(model, ...)`.
-        model_files: Files or folders for that function.
+        input_example: Some inputs, to keep with the model, and to compare an exported one on.
         extra_pip_requirements: In addition to the versions of iknow and of the model's package.
         mlflow_model: The MLflow model to add to; `log_model` passes it.
         **options: For `mlflow.pyfunc.save_model`, such as `code_paths` to import from there,
@@ -112,10 +103,8 @@ def save_model(
     options |= {"mlflow_model": model, "input_example": input_example}
     try:
         mlflow.pyfunc.save_model(str(folder), loader_module=__name__, **options)
-        own = getattr(classifier.model, "source", None) or classifier.model
-        classifier.save(folder / BUNDLE, onnx=model_loader is None and is_onnx(own))
-        file = _store_model(classifier, folder / MODEL, model_loader, model_files)
-        loaded = _load(folder, file, model_loader)
+        file = _store(classifier, folder, input_example)
+        loaded = _load(folder, file)
         if signature is None:
             signature = make_signature(loaded, input_example)
         model.signature = signature or None
@@ -123,7 +112,7 @@ def save_model(
         said = {"promises": info.promises, **{name: info.to_dict()[name] for name in SHOWN}}
         model.metadata = {**(model.metadata or {}), FLAVOR_NAME: said}
         model.model_size_bytes = sum(each.stat().st_size for each in folder.rglob("*"))
-        model.add_flavor(FLAVOR_NAME, iknow_version=__version__, file=file, loader=model_loader)
+        model.add_flavor(FLAVOR_NAME, iknow_version=__version__, file=file)
         model.save(str(folder / MLMODEL_FILE_NAME))
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
@@ -146,8 +135,8 @@ def log_model(classifier: EpistemicClassifier, name: str = "model", **options: A
 def load_model(model_uri: str, model: Any = None, *, dst_path: str | None = None) -> Any:
     """Load the `EpistemicClassifier` at `model_uri`, such as "models:/signs/1" or a folder.
 
-    With a trained `model` to use instead of the stored one no pickle is loaded and no loader
-    called; the bundle recognizes it. `dst_path` says where to download to.
+    With a trained `model` to use instead of the stored one no pickle is loaded; the bundle
+    recognizes it. `dst_path` says where to download to.
 
     Examples:
         >>> load_model("models:/signs/1").assess(X)  # doctest: +SKIP
@@ -160,7 +149,7 @@ def load_model(model_uri: str, model: Any = None, *, dst_path: str | None = None
         return EpistemicClassifier.load(folder / BUNDLE, model)
     if (code := flavors.get(mlflow.pyfunc.FLAVOR_NAME, {}).get("code")) is not None:
         sys.path.insert(0, str(folder / Path(str(code)).name))
-    return _load(folder, flavor.get("file"), flavor.get("loader"))
+    return _load(folder, flavor.get("file"))
 
 
 def make_signature(classifier: EpistemicClassifier, input_example: Any = None) -> Any:
@@ -193,71 +182,37 @@ def _load_pyfunc(path: str) -> Any:
     return SimpleNamespace(predict=partial(answers_of, load_model(path)))
 
 
-def _store_model(classifier: Any, place: Path, loader: str | None, files: Sequence[Any]) -> Any:
-    """Store the model of a fitted classifier in a new folder; returns the name of its file."""
-    place.mkdir()
-    if loader is not None:
-        _find_function(loader)
-        for file in map(Path, files):
-            (shutil.copytree if file.is_dir() else shutil.copy)(file, place / file.name)
+def _store(classifier: EpistemicClassifier, folder: Path, example: Any) -> str | None:
+    """Store a fitted classifier and its model; returns the name of the model's file, if it has one
+    of its own.
+    """
+    own = getattr(classifier.model_, "estimator", None)
+    within = not is_estimator(own) and not isinstance(classifier.model_, PrecomputedModel)
+    classifier.save(folder / BUNDLE, onnx=within, samples=example if within else None)
+    if not is_estimator(own):
         return None
-    if files:
-        raise InputError("model_files are for a model_loader, which makes the model of them")
-    for name, option in classifier.model_.options.items():
-        if callable(option):
-            raise InputError(
-                f"{name}= is a function, which cannot be stored: pass model_loader="
-                f'"package.module:function", a function that returns as_model(model, {name}=...)'
-            )
-    model = getattr(classifier.model, "source", None) or classifier.model
-    if is_estimator(model) and not isinstance(classifier.model_, PrecomputedModel):
-        joblib.dump(getattr(classifier.model_, "estimator", model), place / PICKLE)
-        return PICKLE
-    in_bundle = describe_bundle(place.parent / BUNDLE).is_portable
-    if in_bundle or isinstance(classifier.model_, PrecomputedModel):
-        return None
-    raise InputError(
-        f"a model of type {type(model).__name__} cannot be stored as it is: pass model_loader="
-        '"package.module:function", the name of a function that takes a folder with your '
-        "model_files and returns the model"
-    )
+    joblib.dump(own, folder / PICKLE)
+    return PICKLE
 
 
-def _load(folder: Path, file: Any, loader: Any) -> EpistemicClassifier:
-    """The classifier in a folder, with its model restored as `_store_model` stored it."""
-    model: Any = None
-    if loader is not None:
-        model = _find_function(loader)(str(folder / MODEL))
-    elif file == PICKLE:
-        if os.environ.get(NO_PICKLES, "true").lower() in ("false", "0"):
-            raise BundleError(
-                f"{folder / MODEL / file} is a pickle, and {NO_PICKLES} forbids to load it: pass "
-                "the trained model to load_model(uri, model)"
-            )
-        model = joblib.load(folder / MODEL / file)
-    elif file is not None:
+def _load(folder: Path, file: Any) -> EpistemicClassifier:
+    """The classifier in a folder, with its model restored as `_store` stored it."""
+    if file not in (None, PICKLE):
         raise BundleError(f"a model stored as {shown(file)} is unknown to this version")
-    return EpistemicClassifier.load(folder / BUNDLE, model)
-
-
-def _find_function(loader: Any) -> Any:
-    """The function behind "package.module:function"."""
-    try:
-        found = resolve_name(loader)
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
-        raise InputError(
-            f'model_loader must be "package.module:function"; got {shown(loader)}: {error}'
-        ) from error
-    if not callable(found):
-        raise InputError(f"model_loader {shown(loader)} must be a function of a folder")
-    return found
+    if file and os.environ.get(NO_PICKLES, "true").lower() in ("false", "0"):
+        raise BundleError(
+            f"{folder / file} is a pickle, and {NO_PICKLES} forbids to load it: pass the trained "
+            "model to load_model(uri, model)"
+        )
+    return EpistemicClassifier.load(folder / BUNDLE, joblib.load(folder / file) if file else None)
 
 
 def _requirements(classifier: EpistemicClassifier) -> list[str]:
     """The versions that are needed: of iknow, pandas, and the model's own package."""
-    model = getattr(getattr(classifier, "model_", None), "estimator", classifier.model)
-    packages = {type(model).__module__.partition(".")[0], "sklearn", "pandas"}
-    packages |= {"onnxruntime"} if hasattr(classifier.model_, "tensors") else set()
+    own, packages = getattr(classifier.model_, "estimator", None), {"sklearn", "pandas"}
+    if not isinstance(classifier.model_, PrecomputedModel):
+        module = type(own).__module__ if is_estimator(own) else "onnxruntime"
+        packages.add(module.partition(".")[0])
     installed = packages_distributions()  # by pip, under names of its own
     names = {name for package in packages - {"iknow"} for name in installed.get(package, ())}
     return [f"iknow=={__version__}", *(f"{name}=={version(name)}" for name in sorted(names))]

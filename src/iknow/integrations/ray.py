@@ -73,8 +73,7 @@ class Assessor:
 
 def _room_for(needed: dict[str, Any]) -> int:
     """How many actors the cluster has room for."""
-    there = ray.cluster_resources()
-    cores, gpus = (there.get(kind, 0) for kind in ("CPU", "GPU"))
+    cores, gpus = (ray.cluster_resources().get(kind, 0) for kind in ("CPU", "GPU"))
     wanted = (cores, needed["num_cpus"]), (gpus, needed["num_gpus"])
     room = int(min((has // needs for has, needs in wanted if needs), default=1))
     if room < 1:

@@ -12,8 +12,7 @@ from iknow.metrics.metric import (
     metric_to_dict,
     register_metric,
 )
-from iknow.metrics.table import Scaled, Table
-from iknow.metrics.weighted import Weighted, Whitened, weighted_metric
+from iknow.metrics.table import Scaled, Table, Weighted, Whitened, weighted_metric
 
 __all__ = [
     "Cosine",

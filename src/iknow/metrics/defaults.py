@@ -30,8 +30,7 @@ import numpy as np
 from iknow.core.arrays import Bools, Floats, Floats32
 from iknow.errors import warn
 from iknow.metrics.metric import Cosine, Euclidean, Hamming, Metric
-from iknow.metrics.table import Scaled, Table
-from iknow.metrics.weighted import Whitened
+from iknow.metrics.table import Scaled, Table, Whitened
 
 Shape = tuple[int, ...]
 SHORT_NAMES: dict[str, Metric] = {

@@ -46,37 +46,22 @@ from iknow.metrics.lipschitz import ROUND_UP, Noise, spectral_norm
 Shape = tuple[int, ...]
 Map = Callable[[Tensor], Tensor]
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
-TENSOR_FLOAT_32, BFLOAT_16 = 2.0**-10, 2.0**-7
-"""The relative error of a factor that was first rounded, or truncated, to this format."""
 LARGEST_DENSE_SIDE, LARGEST_DENSE = 1024, 1 << 23  # of operators that are written out as matrices
 STEPS, FAILURE = 128, 1e-12  # of the iteration for others, and how rarely it may fail
 ULPS = 32  # the largest error of an elementwise function, in units in the last place
 
 
-@dataclass(frozen=True)
 class Arithmetic:
-    """What one dtype on one device does to numbers.
+    """What one dtype does to numbers on a CPU.
 
-    unit: the relative error of one operation. Results below `smallest` may become 0, above
-    `largest` inf. factors: the relative error of rounding each factor of a product first.
+    unit: the relative error of one operation. Results below `smallest` may become 0. Parameters
+    below `least` lose digits: sums are in float32 at least.
     """
 
-    dtype: torch.dtype
-    device: str = "cpu"
-    factors: float = 0.0
-
-    @property
-    def unit(self) -> float:
-        return torch.finfo(self.dtype).eps / 2
-
-    @property
-    def smallest(self) -> float:
-        return torch.finfo(self.dtype).tiny
-
-    @property
-    def least(self) -> float:
-        """Parameters below it lose digits: sums are in float32 at least."""
-        return min(self.smallest, torch.finfo(torch.float32).tiny)
+    def __init__(self, dtype: torch.dtype) -> None:
+        self.dtype, info = dtype, torch.finfo(dtype)
+        self.unit, self.smallest = info.eps / 2, info.tiny
+        self.least = min(info.tiny, torch.finfo(torch.float32).tiny)
 
     def of_sum(self, n_terms: int) -> float:
         """γ: the relative error of a sum of this many products, in any order."""
@@ -85,7 +70,7 @@ class Arithmetic:
             raise LayerError(
                 f"sums of {n_terms} terms in {self.dtype} may lose all digits: compute in float32"
             )
-        return (1 + self.factors) ** 2 / (1 - share) - 1
+        return 1 / (1 - share) - 1
 
     def of_cast(self, n_values: int) -> Noise:
         """How far a cast to this dtype, perhaps through float32, moves values."""
@@ -116,31 +101,30 @@ def arithmetic_of(module: nn.Module) -> Arithmetic:
     odd = {t.dtype for t in tensors if t.is_floating_point() or t.is_complex()} - {dtype}
     if odd:
         raise LayerError(f"its tensors have several dtypes, {dtype} and {odd.pop()}")
-    devices = {tensor.device.type for tensor in tensors} or {"cpu"}
-    if len(devices) > 1 or not devices <= {"cpu", "cuda"}:
-        raise LayerError(
-            f"no bound for rounding on {', '.join(sorted(devices))} is known: certify on the CPU"
-        )
-    (device,) = devices
-    if torch.is_autocast_enabled(device):
+    devices = {tensor.device.type for tensor in tensors} - {"cpu"}
+    if devices:
+        raise LayerError(f"no bound for rounding on {devices.pop()} is known: certify on the CPU")
+    if torch.is_autocast_enabled("cpu"):
         raise LayerError("under autocast each operation has its own precision: turn autocast off")
-    return Arithmetic(dtype, device, _factors(device) if dtype == torch.float32 else 0.0)
+    if dtype == torch.float32 and not _multiplies_exactly():
+        raise LayerError(
+            "float32 factors may be rounded before they are multiplied: set "
+            "torch.set_float32_matmul_precision('highest')"
+        )
+    return Arithmetic(dtype)
 
 
-def _factors(device: str) -> float:
-    """The relative error of rounding float32 factors before they are multiplied."""
-    library = torch.backends.cuda if device == "cuda" else torch.backends.mkldnn
+def _multiplies_exactly() -> bool:
+    """Whether no setting lets products round their float32 factors to another format first."""
+    library = torch.backends.mkldnn
     parts = (torch.backends, library, *(getattr(library, n, None) for n in ("matmul", "conv")))
     chosen = {str(getattr(part, "fp32_precision", "none")) for part in parts}
     chosen |= {os.environ.get(f"{name}_DEFAULT_FPMATH_MODE", "") for name in ("DNNL", "ONEDNN")}
     try:
         chosen.add(torch.get_float32_matmul_precision())
     except RuntimeError:  # torch raises if both of its ways to set the precision were used
-        return BFLOAT_16
-    chosen = {choice.lower() for choice in chosen} - {"highest", "", "strict", "none", "ieee"}
-    if not chosen:
-        return 0.0
-    return TENSOR_FLOAT_32 if chosen <= {"high", "tf32"} else BFLOAT_16
+        return False
+    return {choice.lower() for choice in chosen} <= {"highest", "", "strict", "none", "ieee"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -300,8 +284,6 @@ def affine_noise(call: Call, arithmetic: Arithmetic) -> Noise:
 
 def _check_convolution(arithmetic: Arithmetic) -> None:
     """Refuse convolutions that may use Winograd's or Fourier methods, which round differently."""
-    if arithmetic.device != "cpu":
-        raise LayerError("no bound for convolutions on a GPU is known: certify on the CPU")
     direct: Any = torch.backends.mkldnn
     winograd: Any = torch.backends.nnpack
     is_direct = direct.is_available() and direct.enabled

@@ -195,21 +195,17 @@ def _marked(network: nn.Module, layers: Set[str]) -> nn.Module:
         part._forward_pre_hooks.clear()
         output, entrance = name or "output", f"{name}{ENTRANCE}".removeprefix(".")
         if output in layers and (name or output not in parts):
-            part.register_forward_hook(partial(_mark_output, output))
+            part.register_forward_hook(partial(_mark, output))
         if entrance in layers - parts.keys():
-            hook = partial(_mark_input, entrance)
-            part.register_forward_pre_hook(hook, with_kwargs=True)
+            part.register_forward_pre_hook(partial(_mark, entrance, entering={}), with_kwargs=True)
     return network
 
 
-def _mark_output(layer: str, _part: Any, _inputs: Any, output: Any) -> None:
-    if isinstance(output, Tensor):
-        mark(output, layer)
-
-
-def _mark_input(layer: str, _part: Any, args: Any, kwargs: Any) -> None:
-    if len(args) == 1 and not kwargs and isinstance(args[0], Tensor):
-        mark(args[0], layer)
+def _mark(layer: str, _part: Any, args: Any, seen: Any, entering: Any = None) -> None:
+    """Mark what a part returns, or what enters it: `seen` are then the arguments by name."""
+    value = seen if entering is None else args[0] if len(args) == 1 and not seen else None
+    if isinstance(value, Tensor):
+        mark(value, layer)
 
 
 def _run(network: nn.Module, batches: Sequence[Tensor]) -> list[dict[str, list[Tensor]]]:

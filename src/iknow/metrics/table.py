@@ -24,25 +24,73 @@ the same value agree about it, and one that has it is √(1 + ((x - median) / sc
 that lacks it. Where no training sample lacks a value, a sample that does is new: its flag counts as
 `NEW`, further than any ordinary sample, so that it fails closed. Flags jump, so no robust radius
 rests on a `Table`.
+
+Distances weighted by a matrix: the paper's metric, in units of the input, and Mahalanobis's.
+
+With W̃ = W_1 W_2 ⋯ W_i (each of shape (n_inputs, n_outputs), h = Wᵀx + b) and its singular value
+decomposition W̃ = U Σ Vᵀ, cut to the r nonzero singular values, the paper has two versions. For a
+linear network, where h(x) - h(z) = W̃ᵀδ with δ = x - z, they measure
+
+    new       D = V Λ⁻¹ Vᵀ = V Σ⁻² Vᵀ         |Uᵀδ|, the part of δ that the layer can see: <= |δ|
+    previous  D = W̃ᵀ U Λ⁻¹ Uᵀ W̃ = V Vᵀ       |Σ Uᵀδ| = |h(x) - h(z)|₂, the plain ℓ2 distance
+
+The previous version weights nothing, and its claimed bound, distance <= |δ|, holds only if
+|W̃|₂ <= 1. So we offer only the new version.
+
+With ReLU the claimed bound fails for the new version too: relu has Lipschitz constant 1 in ℓ2, but
+may lengthen a difference as D measures it. For W = [[1, 1], [0, t]] and b = (0, -2), the inputs
+(0, 0) and (1, 0) are 1 apart, but relu gives (0, 0) and (1, 0), which are √(1 + 1/t²) apart under
+D: no constant factor repairs it. The bound does hold before the first activation function, and for
+one layer with ReLU whose W has orthogonal columns, which makes D diagonal. With the layer's ℓ2
+Lipschitz constant L, `metric.expansion(n)` · L · |δ| always bounds the distance.
+
+`Whitened` learns its map: Mahalanobis distances, in units of the variation within classes. Let σ_j
+be the standard deviation of feature j about the means of the classes, and R the correlation matrix
+of these residuals. The distance is that of
+
+    D = S⁻¹ R̂⁻¹ S⁻¹,   S = diag(σ),   R̂ = (1 - s) R + s I,
+
+so a direction in which samples of one class differ a lot counts little, and features may have any
+units. Few samples underestimate the small eigenvalues of R, on whose inverses everything depends,
+so it is shrunk toward the identity, by the share s that minimizes the expected squared error of R̂,
+estimated as Ledoit and Wolf do (2004, "A well-conditioned estimator for large-dimensional
+covariance matrices"): of n residuals z of standardized features, with R the mean of z zᵀ,
+
+    s = min(1, mean |z zᵀ - R|² / (n |R - I|²)).
+
+Where there is nothing to estimate, distances must not explode or vanish. A feature that is constant
+within all classes gets the smallest σ of the others, as above, and no
+correlations; if all are, σ is 1, the Euclidean distance. Eigenvalues of R̂ are at least 1e-6.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
+from functools import reduce
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from iknow.core.arrays import Floats
+from iknow.core.text import as_real
 from iknow.errors import InputError
-from iknow.metrics.lipschitz import FLOAT32_ROUNDING, FLOAT64_ROUNDING, ROUND_UP, as_matrix
+from iknow.metrics.lipschitz import (
+    FLOAT32_ROUNDING,
+    FLOAT64_ROUNDING,
+    ROUND_UP,
+    as_matrix,
+    spectral_norm,
+)
 from iknow.metrics.metric import Metric, check_fitted, in_parts, register_metric
 
 NORMAL_IQR = 1.3489795003921634  # the interquartile range of the standard normal distribution
 LARGEST = float(np.finfo(np.float32).max)
 NEW = 1e6  # how far a gap is where training has none
+LEAST_EIGENVALUE = 1e-6  # of a correlation matrix, whose eigenvalues are 1 on average
+MOST_FEATURES = 8192  # a square matrix of them takes half a gigabyte
 
 
 @register_metric
@@ -181,3 +229,148 @@ def _find_spread(feature: Any) -> tuple[float, float]:
     if not len(apart):
         return float(center), 0.0
     return float(center), max(float(high - low) / NORMAL_IQR, float(np.median(apart)))
+
+
+@register_metric
+@dataclass(frozen=True, eq=False, repr=False)
+class Weighted(Metric):
+    """The distance |(a - b) @ map|₂, with a `map` of shape (n_features, m): D = map mapᵀ.
+
+    Examples:
+        >>> Weighted(np.diag([1.0, 2.0])).distances([[0, 0]], [[0, 3]])
+        array([[6.]])
+    """
+
+    map: Floats
+    p = 2.0
+
+    def __post_init__(self) -> None:
+        values = as_matrix(self.map, "the map of a weighted metric")
+        values.flags.writeable = False
+        object.__setattr__(self, "map", values)
+
+    @property
+    def width(self) -> int:
+        return int(self.map.shape[1])
+
+    def transform(self, activations: Any) -> Any:
+        check_fitted(self)
+        return in_parts(lambda values: values @ self.map, activations, len(self.map))
+
+    def expansion(self, n_features: int) -> float:
+        check_fitted(self)
+        return spectral_norm(self.map)
+
+    def rounding(self, n_features: int) -> float:
+        check_fitted(self)
+        # |a| @ |map| bounds the sums in any order, and is at most |a|₂ times this norm.
+        size = float(np.linalg.norm(self.map))
+        return (FLOAT32_ROUNDING + 2 * (len(self.map) + 1) * FLOAT64_ROUNDING) * size * ROUND_UP
+
+
+def weighted_metric(weights: Sequence[Any], rank_tolerance: float | None = None) -> Weighted:
+    """Return the metric of the layer that the weights W_1, ..., W_i lead to: its map is V Σ⁻¹.
+
+    `weights` have shape (n_inputs, n_outputs), first layer first: the transpose of what a torch
+    Linear stores. Singular values up to the share `rank_tolerance` of the largest count as 0, which
+    only makes distances smaller; by default numpy's rule for float64 says which.
+
+    Examples:
+        >>> weighted_metric([np.diag([2.0, 4.0])]).map.shape
+        (2, 2)
+    """
+    matrices = [as_matrix(w, f"weight matrix {i + 1}") for i, w in enumerate(weights)]
+    if not matrices:
+        raise InputError("a weighted metric needs at least one weight matrix; got none")
+    for i, (left, right) in enumerate(pairwise(matrices)):
+        if left.shape[1] != right.shape[0]:
+            raise InputError(
+                f"weight matrices of shape (n_inputs, n_outputs) must chain; matrix {i + 1} has "
+                f"shape {left.shape}, matrix {i + 2} {right.shape}: transpose weights from torch"
+            )
+    product = reduce(np.matmul, matrices)
+    _, sizes, v_transposed = np.linalg.svd(product, full_matrices=False)
+    if rank_tolerance is None:
+        rank_tolerance = max(product.shape) * float(np.finfo(np.float64).eps)
+    kept = (sizes > rank_tolerance * sizes.max(initial=0.0)) & (sizes > 0)
+    if not kept.any():
+        raise InputError(
+            f"the product of the {len(matrices)} weight matrices is 0: the layer does not depend "
+            "on the input, so it has no weighted metric"
+        )
+    return Weighted(v_transposed[kept].T / sizes[kept])
+
+
+@register_metric
+@dataclass(frozen=True, eq=False, repr=False)
+class Whitened(Weighted):
+    """The Mahalanobis distance for the shrunk covariance within classes.
+
+    `fit` finds the `map`, of shape (n_features, n_features); until then it is empty. `shrinkage`,
+    from 0 to 1, says how far to shrink correlations toward 0; by default it is estimated.
+
+    Examples:
+        >>> spread = [[0, 0], [4, 0], [0, 1], [4, 1], [9, 9], [13, 9], [9, 10], [13, 10]]
+        >>> metric = Whitened().fit(spread, [0, 0, 0, 0, 1, 1, 1, 1])
+        >>> metric.distances([[0, 0]], [[4, 0], [0, 1]])
+        array([[2., 2.]])
+    """
+
+    map: Floats = field(default_factory=lambda: np.empty((0, 0)), kw_only=True)
+    shrinkage: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.shrinkage is not None:
+            wanted = "be a number from 0 to 1, or None to estimate it"
+            share = as_real(self.shrinkage, "shrinkage", wanted, lambda number: 0 <= number <= 1)
+            object.__setattr__(self, "shrinkage", share)
+
+    def fit(self, activations: Any, labels: Any) -> Whitened:
+        values, codes = np.asarray(activations), np.asarray(labels)
+        if values.ndim != 2 or not values.size or codes.shape != values.shape[:1]:
+            raise InputError(
+                "whitening needs activations of shape (n, n_features) with labels of shape (n,); "
+                f"got {values.shape} and {codes.shape}"
+            )
+        if values.shape[1] > MOST_FEATURES:
+            raise InputError(
+                f"whitening needs a square matrix of the {values.shape[1]:,} features, too large "
+                f"beyond {MOST_FEATURES:,}: choose another layer, or the metric Scaled or Cosine"
+            )
+        return Whitened(self.shrinkage, map=_find_map(values, codes, self.shrinkage))
+
+
+def _residuals(values: Any, codes: Any) -> Iterator[Floats]:
+    """The samples of one class after the other, less their mean."""
+    order = np.argsort(codes, kind="stable")
+    starts = np.flatnonzero(np.diff(codes[order])) + 1
+    for rows in np.split(order, starts):
+        part = as_matrix(values[rows], "activations")
+        yield part - part.mean(axis=0)
+
+
+def _find_map(values: Any, codes: Any, shrinkage: float | None) -> Floats:
+    """S⁻¹ times the symmetric root of R̂⁻¹: unlike other roots it is unique."""
+    n, n_features = values.shape
+    squares = sum(np.square(part).sum(axis=0) for part in _residuals(values, codes))
+    spread: Floats = np.sqrt(np.asarray(squares) / n)
+    # Activations are float32: less than a step of it is the rounding of the mean.
+    varies = spread > FLOAT32_ROUNDING * np.abs(values).max(axis=0).astype(np.float64)
+    spread[~varies] = spread[varies].min() if varies.any() else 1.0
+    products, fourth = np.zeros((n_features, n_features)), 0.0
+    for part in _residuals(values, codes):
+        units = np.where(varies, part / spread, 0.0)
+        products += units.T @ units
+        fourth += float(np.square(np.square(units).sum(axis=1)).sum())
+    found: Floats = products / n
+    if shrinkage is None:
+        # mean |z zᵀ - R|² = mean |z|⁴ - |R|²
+        error = (fourth / n - np.square(found).sum()) / n
+        apart = np.square(found - np.diag(varies.astype(np.float64))).sum()
+        shrinkage = float(min(max(error, 0.0) / apart, 1.0)) if apart > 0 else 1.0
+    found *= 1 - shrinkage
+    np.fill_diagonal(found, 1.0)  # the diagonal of R is 1, and of constant features too
+    sizes, vectors = np.linalg.eigh(found)
+    root: Floats = (vectors / np.sqrt(np.maximum(sizes, LEAST_EIGENVALUE))) @ vectors.T
+    return root / spread[:, None]

@@ -18,9 +18,8 @@ from sklearn.frozen import FrozenEstimator
 from iknow.core.text import shown
 from iknow.errors import InputError, MissingExtraError
 from iknow.locking import unforked
-from iknow.models.inputs import own_copy, take_rows
+from iknow.models.inputs import as_dense, own_copy, take_rows
 from iknow.models.model import Model
-from iknow.models.numbers import as_dense
 
 OPTIONS = ("pool", "scores", "embed")
 """How to read a model; see `as_model`."""

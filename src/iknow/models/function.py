@@ -16,8 +16,17 @@ from typing import Any
 import numpy as np
 
 from iknow.core.text import shown
-from iknow.errors import IknowError, InputError, LayerError, RefusedError
-from iknow.models.inputs import Fields, as_fields, count_samples, own_copy
+from iknow.errors import InputError, LayerError
+from iknow.models.inputs import (
+    NUMERIC_KINDS,
+    Fields,
+    as_array,
+    as_fields,
+    as_numbers,
+    count_samples,
+    is_sparse,
+    own_copy,
+)
 from iknow.models.model import (
     Layer,
     Model,
@@ -26,9 +35,9 @@ from iknow.models.model import (
     check_layers,
     make_observation,
     mark_invalid,
+    observe_if_taken,
+    refusing,
 )
-from iknow.models.numbers import NUMERIC_KINDS, as_array, as_numbers, is_sparse
-from iknow.models.refused import observe_if_taken
 
 EMBEDDING = "embedding"
 
@@ -147,15 +156,8 @@ class PrecomputedModel(Model):
 def _call(function: Callable[[Any], Any], batch: Any) -> Any:
     """What a function makes of a copy of a batch; `RefusedError` if it raises an error."""
     given = own_copy(batch)
-    try:
+    with refusing(f"the function {_name(function)}", batch):
         return function(dict(given.arrays) if isinstance(given, Fields) else given)
-    except (IknowError, MemoryError):
-        raise
-    except Exception as error:  # it is the user's code
-        raise RefusedError(
-            f"the function {_name(function)} failed on {count_samples(batch)} inputs: "
-            f"{type(error).__name__}: {error}"
-        ) from error
 
 
 def _name(function: Any) -> str:

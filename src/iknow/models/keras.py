@@ -19,12 +19,10 @@ from typing import Any
 import keras
 import numpy as np
 
-from iknow.core.arrays import Bools
-from iknow.errors import IknowError, InputError, LayerError, RefusedError
-from iknow.models.inputs import Fields, as_fields
-from iknow.models.model import Layer
+from iknow.errors import InputError, LayerError
+from iknow.models.inputs import Fields, as_fields, as_numbers
+from iknow.models.model import Layer, refusing
 from iknow.models.network import ENTRANCE, INPUT, OUTPUT, Network, Pass, Read, find_output
-from iknow.models.numbers import as_numbers
 
 
 class Reader:
@@ -166,34 +164,17 @@ class KerasModel(Network):
     def _places(self) -> dict[str, Any]:
         return all_layers(self.model)
 
-    def _take(self, batch: Any) -> tuple[Any, Bools | None]:
-        strange, several = np.zeros(len(batch), dtype=bool), isinstance(batch, Fields)
-        for values in map(np.asarray, batch.arrays.values() if several else [batch]):
-            if values.dtype.kind == "f":
-                with np.errstate(over="ignore"):
-                    finite = np.isfinite(values.astype(np.float32))
-                strange |= ~finite.reshape(len(batch), -1).all(axis=1)
-        return batch, strange if strange.any() else None
-
     def _run(self, batch: Any, layers: Sequence[str], inside: Mapping[str, Any]) -> Pass:
-        several = isinstance(batch, Fields)
-        given: Any = dict(batch.arrays) if several else batch
+        given: Any = dict(batch.arrays) if isinstance(batch, Fields) else batch
         wanted = tuple(each for each in layers if each in inside or each not in (INPUT, OUTPUT))
         values: dict[str, Any] = {}
-        try:
+        with refusing(self._name, batch):  # the backend, whichever it is, may raise anything
             if not wanted:
                 returned = self.model(given, training=False)
             else:
                 if wanted not in self._settled:
                     self._settled[wanted] = Reader(self.model, wanted)
                 returned, values = self._settled[wanted](given)
-        except IknowError:
-            raise
-        except Exception as error:  # of the backend, whichever it is
-            shape = {k: v.shape for k, v in given.items()} if several else given.shape
-            raise RefusedError(
-                f"{self._name} failed on a batch of shape {shape}: {error}"
-            ) from error
         raw, found = find_output(returned, self.scores, len(batch), self._name), {}
         for layer, each in values.items():
             here = inside[layer if layer in inside else layer.removesuffix(ENTRANCE)]

@@ -3,6 +3,10 @@
 Certificates rely on how far a layer can move, as `Model.sensitivity` says, so it counts only for
 the `observe` that it was written for: code that changes `observe`, in a subclass or on one object,
 must define `sensitivity` again.
+
+Some models refuse a whole batch because of one NaN. Then they get the ordinary samples without the
+strange ones, and the strange ones unchanged, one kind at a time. A sample that is still refused has
+no belief; one with an answer but without its layers is invalid.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal
@@ -21,11 +26,20 @@ from iknow.core.codes import NO_BELIEF
 from iknow.core.robustness import Sensitivity
 from iknow.core.rule import replaced_methods, speaks_for
 from iknow.core.text import shown
-from iknow.errors import InputError, LayerError
+from iknow.errors import IknowError, InputError, LayerError, RefusedError
 from iknow.metrics.lipschitz import FLOAT32_ROUNDING, ROUND_UP
 from iknow.metrics.metric import LEAVES
-from iknow.models.inputs import Sizes, count_samples, cut_batches
-from iknow.models.numbers import as_numbers
+from iknow.models.inputs import (
+    ORDINARY,
+    Fields,
+    Sizes,
+    as_numbers,
+    count_samples,
+    cut_batches,
+    fill_strange,
+    find_kinds,
+    take_rows,
+)
 from iknow.pages import SHARE, free_memory
 
 ALWAYS_FITS = 1 << 24  # bytes
@@ -391,6 +405,102 @@ def _check_memory(layers: Mapping[str, Sequence[Floats32]], n: int, *, held: boo
         f"{4e-9 * n * widths[layer]:.1f} GB of memory, and {1e-9 * free:.1f} GB are free. Choose a "
         "smaller layer, or fewer samples. After a step that counts words, put TruncatedSVD(100) "
         "into the pipeline, or pass a function that does: as_model(predict_proba, embed=...)"
+    )
+
+
+Ask = Callable[[Any, Sequence[str]], Observation]
+
+
+def is_refusal(error: Exception) -> bool:
+    """Whether an error says that a classifier does not take its inputs.
+
+    A missing text has no method `lower`: that is an AttributeError.
+    """
+    known = isinstance(error, (ValueError, TypeError, ArithmeticError, AttributeError))
+    boosting = {"XGBoostError", "LightGBMError", "CatBoostError"}  # not all are ValueErrors
+    return known or not boosting.isdisjoint(kind.__name__ for kind in type(error).__mro__)
+
+
+@contextmanager
+def refusing(
+    name: str, batch: Any, is_refused: Callable[[Exception], bool] = lambda _: True
+) -> Iterator[None]:
+    """Make a `RefusedError` of what a model raises on a batch; is_refused: if this says so."""
+    try:
+        yield
+    except (IknowError, MemoryError):
+        raise
+    except Exception as error:
+        if not is_refused(error):
+            raise
+        arrays = batch.arrays if isinstance(batch, Fields) else {"": batch}
+        parts = []
+        for key, values in arrays.items():
+            dtype = f" and dtype {values.dtype}" if hasattr(values, "dtype") else ""
+            parts.append(f"{key} of shape {(*np.shape(values),)}{dtype}".strip())
+        raise RefusedError(
+            f"{name} failed on a batch {', '.join(parts)}: {type(error).__name__}: {error}"
+        ) from error
+
+
+def observe_if_taken(ask: Ask, batch: Any, layers: Sequence[str]) -> Observation:
+    """What a model says about a batch; if it refuses, strange samples are kept apart."""
+    try:
+        return ask(batch, layers)
+    except RefusedError:
+        kinds = find_kinds(batch)
+        if not kinds.any():
+            raise
+    return observe_apart(ask, batch, layers, kinds, lambda: fill_strange(batch))
+
+
+def observe_apart(
+    ask: Ask, batch: Any, layers: Sequence[str], kinds: Ints, substitute: Callable[[], Any]
+) -> Observation:
+    """What a model says about a batch with strange samples.
+
+    kinds: of shape (n,); `ORDINARY` or a number for each other kind. substitute: makes a batch of
+    the same shape without strange values, in case no sample is ordinary.
+    """
+    ordinary, answers = kinds == ORDINARY, None
+    if ordinary.any():
+        # An ordinary sample replaces each strange one: with the same batch size the others round
+        # as they would among ordinary samples.
+        rows = np.where(ordinary, np.arange(len(kinds)), ordinary.argmax())
+        answers = silence(ask(take_rows(batch, rows), layers), ~ordinary)
+    parts = []
+    for kind in np.unique(kinds[~ordinary]):
+        rows = np.flatnonzero(kinds == kind)
+        for wanted in (layers, ()):  # answers and layers, or only answers, or nothing
+            with suppress(RefusedError):
+                part = ask(take_rows(batch, rows), wanted)
+                bad = part.invalid | (len(wanted) < len(layers))
+                parts.append((rows, replace(part, invalid=bad)))
+                break
+    if answers is None:
+        like = next((part for _, part in parts if len(part.activations) == len(layers)), None)
+        like = ask(substitute(), layers) if like is None else like[np.zeros_like(kinds)]
+        answers = silence(like, ~ordinary)
+    for rows, part in parts:
+        answers.scores[rows], answers.belief[rows] = part.scores, part.belief
+        answers.invalid[rows] = part.invalid
+        if answers.unseen is not None:
+            answers.unseen[rows] = np.nan if part.unseen is None else part.unseen
+        for layer, values in part.activations.items():
+            check_width(layer, values, answers.activations[layer].shape[1])
+            answers.activations[layer][rows] = values
+    return answers
+
+
+def silence(observation: Observation, rows: Bools) -> Observation:
+    """A copy without any answer for the marked samples; rows: mask of shape (n,)."""
+    mask, layers, unseen = rows[:, None], observation.activations, observation.unseen
+    return Observation(
+        np.where(mask, np.nan, observation.scores),
+        np.where(rows, NO_BELIEF, observation.belief),
+        {layer: np.where(mask, np.float32(0), layers[layer]) for layer in layers},
+        rows | observation.invalid,
+        None if unseen is None else np.where(rows, np.nan, unseen),
     )
 
 

@@ -44,9 +44,8 @@ import numpy as np
 from iknow.core.arrays import Bools, Ints
 from iknow.core.text import names, shown
 from iknow.errors import InputError, LayerError
-from iknow.models.inputs import Fields
-from iknow.models.model import Model, Observation, check_layers, make_observation
-from iknow.models.refused import observe_apart
+from iknow.models.inputs import Fields, own_copy
+from iknow.models.model import Model, Observation, check_layers, make_observation, observe_apart
 
 INPUT, OUTPUT = "input", "output"
 ENTRANCE = ".input"  # after the name of a layer: what enters it
@@ -92,7 +91,6 @@ class Network(Model):
 
     _name: str  # in errors
     _hint = ""  # in errors, after the name, why it has few layers
-    _entrance = ENTRANCE  # nothing if what enters a layer is no layer
 
     def __init__(self, pool: PoolOption = None, scores: ScoresOption = None) -> None:
         check_scores(scores)
@@ -107,9 +105,19 @@ class Network(Model):
         """Where `_run` finds each layer inside the network, by name."""
         return {}
 
-    @abstractmethod
     def _take(self, batch: Any) -> tuple[Any, Bools | None]:
         """A batch as `_run` takes it, and which samples are not finite; None if all are."""
+        strange = np.zeros(len(batch), dtype=bool)
+        for name, values in (batch.arrays if isinstance(batch, Fields) else {"": batch}).items():
+            if np.asarray(values).dtype.kind == "f":
+                finite = np.isfinite(self._in_precision(name, np.asarray(values)))
+                strange |= ~finite.reshape(len(finite), -1).all(axis=1)
+        return batch, strange if strange.any() else None
+
+    def _in_precision(self, name: str, values: Any) -> Any:
+        """An array of floats, one of several inputs by name, in the precision of the network."""
+        with np.errstate(over="ignore"):
+            return values.astype(np.float32)
 
     @abstractmethod
     def _run(self, batch: Any, layers: Sequence[str], places: Any) -> Pass:
@@ -123,12 +131,12 @@ class Network(Model):
     def _locate(self, layers: Sequence[str]) -> Mapping[str, Any]:
         """The places of these layers; `LayerError` if one of them, or one to pool, is unknown."""
         places = self._places()
-        plain = [layer for layer in layers if layer.removesuffix(self._entrance) not in places]
+        plain = [layer for layer in layers if layer.removesuffix(ENTRANCE) not in places]
         if set(plain).difference(WHOLE) or self.pooling.is_by_layer:
             # To list all names takes longer than a small network.
             known = list(dict.fromkeys([INPUT, *places, OUTPUT]))
             check_layers(plain, known, self._name + self._hint)
-            entrances = (name + self._entrance for name in places)
+            entrances = (name + ENTRANCE for name in places)
             self.pooling.check_names(dict.fromkeys([*known, *entrances]), self._name)
         return places
 
@@ -183,11 +191,11 @@ def find_mask(mask: Any) -> Any:
 
 def without_values(batch: Any) -> Any:
     """A copy of arrays or tensors with 0 for all floats; whole numbers and text stay."""
-    if isinstance(batch, Fields):
-        return Fields({name: without_values(values) for name, values in batch.arrays.items()})
-    if hasattr(batch, "new_zeros"):
-        return batch.new_zeros(batch.shape) if batch.is_floating_point() else batch.clone()
-    return np.zeros_like(batch) if batch.dtype.kind == "f" else batch.copy()
+    copied = own_copy(batch)
+    for values in copied.arrays.values() if isinstance(copied, Fields) else [copied]:
+        if "float" in str(values.dtype):
+            values[...] = 0
+    return copied
 
 
 def check_scores(option: Any) -> None:

@@ -29,9 +29,8 @@ from scipy.sparse import csr_array, csr_matrix, sparray
 from iknow.core.arrays import Floats, Ints
 from iknow.errors import BundleError
 from iknow.models.function import PrecomputedModel
-from iknow.models.inputs import Fields, as_fields, choose_rows, count_samples, take_rows
+from iknow.models.inputs import Fields, as_fields, choose_rows, count_samples, is_sparse, take_rows
 from iknow.models.model import Model, Observation, as_belief, observe_inputs
-from iknow.models.numbers import is_sparse
 
 MOST_ROWS = 32
 MOST_BYTES = 1 << 20  # of all inputs, scores and activations

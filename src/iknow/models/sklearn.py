@@ -43,11 +43,20 @@ from iknow.core.arrays import Floats, Ints, Labels
 from iknow.core.codes import UNKNOWN, positions_of
 from iknow.core.robustness import Sensitivity
 from iknow.core.text import names, shown
-from iknow.errors import IknowError, InputError, LayerError, RefusedError
-from iknow.metrics.lipschitz_sklearn import ACTIVATIONS, sensitivity_of, unwrap
+from iknow.errors import InputError, LayerError
+from iknow.metrics.lipschitz import ACTIVATIONS, sensitivity_of, unwrap
 from iknow.metrics.metric import LEAVES
 from iknow.models.adapt import has_base, is_catboost
-from iknow.models.inputs import Sizes, count_samples, own_copy
+from iknow.models.inputs import (
+    Sizes,
+    as_array,
+    as_dense,
+    as_numbers,
+    count_samples,
+    is_number,
+    is_sparse,
+    own_copy,
+)
 from iknow.models.model import (
     Layer,
     Model,
@@ -55,10 +64,11 @@ from iknow.models.model import (
     Role,
     check_layers,
     check_type,
+    is_refusal,
     make_observation,
+    observe_if_taken,
+    refusing,
 )
-from iknow.models.numbers import as_array, as_dense, as_numbers, is_number, is_sparse
-from iknow.models.refused import is_refusal, observe_if_taken
 
 TABLE = "table"
 SINGLE = ("BaseDecisionTree", "BaseForest", "BaseGradientBoosting")
@@ -170,13 +180,11 @@ class SklearnModel(Model):
             return False
 
     def observe(self, batch: Any, layers: Sequence[str]) -> Observation:
-        for layer in layers:
-            if (times := self._names.count(layer)) > 1:
-                raise LayerError(
-                    f"{layer!r} names more than one layer: give the pipeline's step another name"
-                )
-            if not times:
-                check_layers(layers, self._names, type(self.final).__name__)
+        check_layers(layers, self._names, type(self.final).__name__)
+        if double := [layer for layer in layers if self._names.count(layer) > 1]:
+            raise LayerError(
+                f"{double[0]!r} names more than one layer: give the pipeline's step another name"
+            )
         return observe_if_taken(self._ask, batch, layers)
 
     def sensitivity(self, layer: str, inputs: Sizes) -> Sensitivity:
@@ -189,17 +197,9 @@ class SklearnModel(Model):
 
     def _ask(self, batch: Any, layers: Sequence[str]) -> Observation:
         """The estimator's answer for a batch as it is; `RefusedError` if it raises an error."""
-        try:
+        with refusing(type(self.final).__name__, batch, is_refusal):
             scores, belief = self._answer(batch)
             activations = self._activations(batch, layers)
-        except IknowError:
-            raise
-        except Exception as error:
-            if not is_refusal(error):
-                raise
-            raise RefusedError(
-                f"{type(self.final).__name__} failed on inputs of shape {np.shape(batch)}: {error}"
-            ) from error
         return make_observation(scores, activations, belief=belief)
 
     def _answer(self, batch: Any) -> tuple[Any, Ints]:
@@ -260,8 +260,9 @@ class SklearnModel(Model):
         if self._is_network:
             values = inside.astype(np.float64) if is_sparse(inside) else _layer_numbers(inside)
             *hidden, (weights, bias) = zip(self.final.coefs_, self.final.intercepts_, strict=True)
+            activate, _ = ACTIVATIONS[self.final.activation]
             for i, (each, offset) in enumerate(hidden):
-                values = ACTIVATIONS[self.final.activation](values @ each + offset)
+                values = activate(values @ each + offset)
                 found[f"hidden{i + 1}"] = values
             found["logits"] = values @ weights + bias
         if not found.keys() >= set(layers):  # trained again since it was adapted

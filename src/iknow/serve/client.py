@@ -81,6 +81,9 @@ class Answer:
 class Answers(Sequence[Answer]):
     """What was said about n samples, in their order: columns, and one `Answer` by its position.
 
+    Args:
+        reply: What the service said.
+
     Attributes:
         model: What answered.
         version: Its version.
@@ -95,6 +98,7 @@ class Answers(Sequence[Answer]):
         evidence: Of length n, if asked for: by layer, the distances for and against.
 
     Examples:
+        >>> from iknow.serve import schema
         >>> said = schema.Answer(7, "IDK", "EXTRAPOLATION", 0.01)
         >>> answers = Answers(schema.AssessReply("digits", "1", "", "r1", (said,)))
         >>> answers

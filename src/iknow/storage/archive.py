@@ -53,7 +53,7 @@ LARGEST_FRAME = 1 << 24
 LONGEST_NAME = 1000
 FIRST_DAY = (1980, 1, 1, 0, 0, 0)
 PADDING = 0xD935  # an extra field known from Android's packages
-LOCAL_HEADER = struct.Struct("<26x2H")  # of which only the lengths of name and extra fields matter
+LOCAL_HEADER = struct.Struct("<4s2x2H4xI8x2H")  # flags, method, CRC-32, lengths of name and extra
 
 SECTOR = 512
 START = 2 * SECTOR
@@ -107,17 +107,19 @@ def read_zip(read: Read, start: int, stop: int) -> tuple[dict[str, slice], bytes
     found: dict[str, slice] = {}
     frame, place, size = hashlib.sha256(), start, 0
     for entry in sorted(entries, key=lambda each: each.header_offset):
-        name = entry.orig_filename
+        name, begin = entry.orig_filename, entry.header_offset + LOCAL_HEADER.size
+        header = read(entry.header_offset, begin)
         if name in found:
             raise BundleError(f"two of its contents have the same name, {name[:80]!r}")
-        header = read(entry.header_offset, entry.header_offset + 30)
-        if entry.header_offset < place or len(header) < 30 or len(name) > LONGEST_NAME:
+        if entry.header_offset < place or len(header) < LOCAL_HEADER.size:
             raise BundleError("its directory is damaged")
-        begin = entry.header_offset + 30 + sum(LOCAL_HEADER.unpack(header))
+        _, flags, method, crc, n_name, n_extra = LOCAL_HEADER.unpack(header)
+        same_name = read(begin, begin + n_name) == name.encode("utf-8", "replace")
+        begin += n_name + n_extra
         end = begin + entry.file_size
-        is_plain = entry.compress_type == zipfile.ZIP_STORED and not entry.flag_bits
-        is_plain &= entry.compress_size == entry.file_size
-        if not is_plain or begin % ALIGNMENT or end > stop:
+        plain = entry.flag_bits == entry.compress_type == flags == method == 0  # stored
+        plain &= entry.file_size == entry.compress_size and crc == entry.CRC and same_name
+        if not plain or begin % ALIGNMENT or end > stop:
             raise BundleError(f"{name[:80]!r} is not stored as it must be")
         size += begin - place
         if size > LARGEST_FRAME:

@@ -66,50 +66,65 @@ def read_npy_labels(file: IO[bytes], path: Path) -> Labels:
 
 def read_npz(file: IO[bytes], path: Path, roles: Roles, *, labelled: bool) -> Table:
     """Features `X`, or precomputed `scores` and one array `layer:NAME` for each layer."""
-    with _Archive(file, path) as archive:
-        names = archive.files
-        its = f"its arrays are {quoted(names)}"
-        if ("X" in names) == ("scores" in names):
-            raise InputError(
-                f"{path} must hold either X, or scores and an array layer:NAME for each layer; "
-                f"{its}"
-            )
-        samples = "X" if "X" in names else "scores"
-        for asked in (roles.label, roles.id):
-            if asked is not None and asked not in names:
-                raise InputError(f"{path} has no array {asked!r}; {its}")
-        layers = [each for each in names if each.startswith(LAYER_PREFIX) and samples == "scores"]
-        if samples == "scores" and not layers:
-            raise InputError(
-                f"{path} holds scores but no layer: expected an array layer:NAME for each layer; "
-                f"{its}"
-            )
-        label = roles.label or "y"
-        aside = [label] if labelled and label in names else []
-        aside += [] if roles.id is None else [roles.id]
-        arrays = {each: archive.array(each) for each in (samples, *layers, *aside)}
-        check_rows({f"{each} in {path}": len(np.atleast_1d(a)) for each, a in arrays.items()})
-        make = _as_inputs if samples == "X" else _as_outputs
-        table = make(archive, arrays, path, roles)
-        if label in aside:
-            table = replace(table, labels=as_labels(arrays[label], f"{label} in {path}"))
-        if roles.id is not None:
-            table = replace(table, ids=_as_ids(arrays[roles.id]), id_name=roles.id)
-        return table
+    # np.load would take any other file for a pickle, and say how to load it unsafely.
+    if not zipfile.is_zipfile(file):
+        raise InputError(f"{path} cannot be read: it is no .npz archive, or it is truncated")
+    with decoding(path):
+        archive = zipfile.ZipFile(file)
+    members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+    its = f"its arrays are {quoted(list(members))}"
+    if ("X" in members) == ("scores" in members):
+        raise InputError(
+            f"{path} must hold either X, or scores and an array layer:NAME for each layer; {its}"
+        )
+    for asked in (roles.label, roles.id):
+        if asked is not None and asked not in members:
+            raise InputError(f"{path} has no array {asked!r}; {its}")
+    precomputed = "scores" in members
+    layers = [each for each in members if each.startswith(LAYER_PREFIX) and precomputed]
+    if precomputed and not layers:
+        raise InputError(
+            f"{path} holds scores but no layer: expected an array layer:NAME for each layer; {its}"
+        )
+    label, names = roles.label or "y", "classes" if precomputed else "feature_names"
+    wanted = ["scores" if precomputed else "X", *layers]
+    wanted += [label] if labelled and label in members else []
+    wanted += [] if roles.id is None else [roles.id]
+    arrays = {each: _read_member(archive, members[each], path) for each in wanted}
+    check_rows({f"{each} in {path}": len(np.atleast_1d(a)) for each, a in arrays.items()})
+    named = _read_member(archive, members[names], path) if names in members else None
+    table = (_as_outputs if precomputed else _as_inputs)(arrays, named, path, roles)
+    if labelled and label in arrays:
+        table = replace(table, labels=as_labels(arrays[label], f"{label} in {path}"))
+    if roles.id is not None:
+        table = replace(table, ids=_as_ids(arrays[roles.id]), id_name=roles.id)
+    return table
+
+
+def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> NDArray[Any]:
+    """One array of an .npz; its damage or its objects come to light only here."""
+    with decoding(path):
+        with archive.open(member) as file:
+            head = Head.read(file, f"array {member.filename.removesuffix('.npy')!r}")
+        head.check(head.n_rows, path, member.file_size)
+        with archive.open(member) as file:
+            file.read(head.start)
+            values = head.take(file, head.n_rows)
+            file.read(1)  # the archive compares its checksum at the end
+    return values
 
 
 def _as_inputs(
-    archive: _Archive, arrays: Mapping[str, NDArray[Any]], path: Path, roles: Roles
+    arrays: Mapping[str, NDArray[Any]], named: NDArray[Any] | None, path: Path, roles: Roles
 ) -> Table:
     samples, names = arrays["X"], None
-    if "feature_names" in archive.files:
-        found = archive.array("feature_names")
-        if samples.ndim != 2 or found.shape != samples.shape[1:]:
+    if named is not None:
+        if samples.ndim != 2 or named.shape != samples.shape[1:]:
             raise InputError(
                 f"feature_names in {path} must name the columns of X, which has shape "
-                f"{samples.shape}; got shape {found.shape}"
+                f"{samples.shape}; got shape {named.shape}"
             )
-        names = tuple(found.astype(np.str_).tolist())
+        names = tuple(named.astype(np.str_).tolist())
     features = as_features(samples, f"X in {path}")
     if not (roles.drop or roles.features or roles.text):
         return Table(features, feature_names=names)
@@ -120,27 +135,22 @@ def _as_inputs(
 
 
 def _as_outputs(
-    archive: _Archive, arrays: Mapping[str, NDArray[Any]], path: Path, roles: Roles
+    arrays: Mapping[str, NDArray[Any]], named: NDArray[Any] | None, path: Path, roles: Roles
 ) -> Table:
-    if arrays["scores"].ndim != 2:
+    shape = arrays["scores"].shape
+    if len(shape) != 2:
+        raise InputError(f"scores in {path} must have shape (n_samples, n_classes); got {shape}")
+    classes = None if named is None else as_labels(named, f"classes in {path}")
+    if classes is not None and shape[1] != len(classes):
         raise InputError(
-            f"scores in {path} must have shape (n_samples, n_classes); got {arrays['scores'].shape}"
+            f"classes in {path} names {len(classes)} classes, but scores has {shape[1]} columns"
         )
-    classes = None
-    if "classes" in archive.files:
-        classes = as_labels(archive.array("classes"), f"classes in {path}")
-        if (n_columns := arrays["scores"].shape[1]) != len(classes):
-            raise InputError(
-                f"classes in {path} names {len(classes)} classes, but scores has {n_columns} "
-                "columns"
-            )
-    found = {
-        name: as_features(values, f"{name} in {path}")
+    layers = {
+        name.removeprefix(LAYER_PREFIX): as_features(values, f"{name} in {path}")
         for name, values in arrays.items()
-        if name == "scores" or name.startswith(LAYER_PREFIX)
+        if name.startswith(LAYER_PREFIX)
     }
-    scores = found.pop("scores")
-    layers = {name.removeprefix(LAYER_PREFIX): values for name, values in found.items()}
+    scores = as_features(arrays["scores"], f"scores in {path}")
     return Table(features=None, scores=scores, activations=layers, classes=classes)
 
 
@@ -151,33 +161,6 @@ def _as_ids(values: NDArray[Any]) -> NDArray[Any]:
             f"{values.shape}"
         )
     return values
-
-
-class _Archive(zipfile.ZipFile):
-    """The arrays of an .npz file, by name. files: their names."""
-
-    def __init__(self, file: IO[bytes], path: Path) -> None:
-        # np.load would take any other file for a pickle, and say how to load it unsafely.
-        if not zipfile.is_zipfile(file):
-            raise InputError(f"{path} cannot be read: it is no .npz archive, or it is truncated")
-        with decoding(path):
-            super().__init__(file)
-        self.path = path
-        self.members = {info.filename.removesuffix(".npy"): info for info in self.infolist()}
-        self.files = list(self.members)
-
-    def array(self, name: str) -> NDArray[Any]:
-        """One array; its damage or its objects come to light only here."""
-        member = self.members[name]
-        with decoding(self.path):
-            with self.open(member) as file:
-                head = Head.read(file, f"array {name!r}")
-            head.check(head.n_rows, self.path, member.file_size)
-            with self.open(member) as file:
-                file.read(head.start)
-                values = head.take(file, head.n_rows)
-                file.read(1)  # the archive compares its checksum at the end
-        return values
 
 
 class Head(NamedTuple):

@@ -8,8 +8,7 @@ from iknow.models import as_model
 from iknow.models.export import find_exporter
 from iknow.models.onnx import OnnxModel
 from iknow.models.onnx.file import read_file
-from iknow.models.onnx.model import feed
-from iknow.models.onnx.session import Session
+from iknow.models.onnx.model import Session, feed
 
 
 def quick(names, first):

@@ -121,7 +121,7 @@ def test_weights_in_other_files_come_inside(tmp_path):
     for file in tmp_path.iterdir():
         file.unlink()
     for each in portable:
-        again = PortableModel(each.content, reading=each.reading(("hidden",), X))
+        again = PortableModel(each.content, reading=each.reading(("hidden",)))
         assert np.isfinite(again.observe(X, ("hidden",)).scores).all()
 
 

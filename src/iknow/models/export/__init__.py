@@ -80,5 +80,5 @@ def find_exporter(model: Model) -> Callable[[Sequence[str], Any], tuple[bytes, A
             found = import_module(EXPORTERS[kind]).to_onnx
     except ImportError as error:
         raise MissingExtraError("a bundle that holds its model as ONNX", "export") from error
-    read: Any = getattr(model, "reading", lambda *_: None)
-    return lambda layers, inputs: (found(model, layers, inputs), read(layers, inputs))
+    read: Any = getattr(model, "reading", lambda _: None)
+    return lambda layers, inputs: (found(model, layers, inputs), read(layers))

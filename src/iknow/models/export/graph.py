@@ -20,7 +20,7 @@ from onnx import ModelProto, compose, helper, numpy_helper
 
 from iknow.core.text import shown
 from iknow.errors import ExportError
-from iknow.models.numbers import is_missing
+from iknow.models.inputs import is_missing
 from iknow.models.onnx.file import serialize
 
 ML = "ai.onnx.ml"

@@ -38,7 +38,7 @@ from iknow.models.adapt import has_base
 from iknow.models.export.graph import TEXT, Builder, Tensor
 from iknow.models.export.sklearn import Answer, Part, Value, classify, convert_step, follow
 from iknow.models.export.trees import Leaves, find_sklearn_leaves
-from iknow.models.numbers import is_missing, is_sparse
+from iknow.models.inputs import is_missing, is_sparse
 
 
 def run_pipeline(part: Part) -> Value:

@@ -38,11 +38,10 @@ from iknow.locking import unforked
 from iknow.models.adapt import has_base
 from iknow.models.export import BELIEF, LAYER, SCORES
 from iknow.models.export.graph import OPSETS, TEXT, Builder, Tensor
-from iknow.models.inputs import own_copy, take_rows
-from iknow.models.numbers import is_missing, is_number, is_sparse
+from iknow.models.inputs import is_missing, is_number, is_sparse, own_copy, take_rows
+from iknow.models.model import is_refusal
 from iknow.models.onnx.file import read_file
-from iknow.models.onnx.session import Session
-from iknow.models.refused import is_refusal
+from iknow.models.onnx.model import Session
 from iknow.models.sklearn import TABLE, SklearnModel
 
 TRANSFORMERS = {

@@ -42,7 +42,7 @@ from iknow.errors import ExportError
 from iknow.metrics.metric import LEAVES
 from iknow.models.export.graph import TEXT, TREES, Builder, Tensor
 from iknow.models.export.sklearn import Answer, Part, transform
-from iknow.models.numbers import is_sparse
+from iknow.models.inputs import is_sparse
 from iknow.models.sklearn import MOST_LEAVES, OBJECTIVES, Booster
 
 NO_CHILD = -1

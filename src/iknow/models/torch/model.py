@@ -27,7 +27,7 @@ import inspect
 import logging
 import os
 import warnings
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from itertools import chain
@@ -41,9 +41,9 @@ from torch import Tensor, fx, nn
 from iknow.core.arrays import Bools
 from iknow.core.robustness import Sensitivity
 from iknow.core.text import names
-from iknow.errors import IknowError, InputError, LayerError, RefusedError
-from iknow.models.inputs import Fields, Sizes, as_fields, take_rows
-from iknow.models.model import Layer, check_type
+from iknow.errors import InputError, LayerError
+from iknow.models.inputs import Fields, Sizes, as_fields, as_numbers
+from iknow.models.model import Layer, check_type, refusing
 from iknow.models.network import (
     INPUT,
     OUTPUT,
@@ -54,7 +54,6 @@ from iknow.models.network import (
     ScoresOption,
     find_output,
 )
-from iknow.models.numbers import as_numbers
 from iknow.models.torch.layers import (
     Trial,
     Watch,
@@ -67,7 +66,7 @@ from iknow.models.torch.layers import (
     to_array,
 )
 
-FAILURES = (RuntimeError, ValueError, IndexError, AssertionError)
+FAILURES = (RuntimeError, ValueError, TypeError, IndexError, AssertionError)
 LABELS = "labels"
 UNBOUNDED = 1 << 40  # more samples than any batch holds
 SPECIAL = 2  # torch.export takes 0 and 1 for special, so "any" number may begin here
@@ -128,10 +127,17 @@ class TorchModel(Network):
         trial = Trial(parts, len(tensors), raw_input(tensors))
         returned = self._forward(tensors, trial, trial.act)
         scores = find_output(returned, self.scores, len(tensors), self._name)
-        found = describe_layers(*trial.find(scores), tensors, readable_parts(parts))
+        hidden, head = trial.find(scores)
+        # Nearness of inputs may mean something for numbers or pixels, not for token numbers.
+        raw = raw_input(tensors)
+        measurable = raw is not None and (raw.is_floating_point() or raw.dtype == torch.uint8)
+        found = [Layer(INPUT, "input")] if measurable else []
+        if hidden != INPUT or (not found and INPUT in readable_parts(parts)):
+            found.append(Layer(hidden, "hidden"))
+        found.append(Layer(head, "output"))
         if isinstance(self.module, torch.jit.ScriptModule):
             return tuple(Layer(each.name, "hidden") for each in found)
-        return found
+        return tuple(found)
 
     def sensitivity(self, layer: str, inputs: Sizes) -> Sensitivity:
         check_type(self, TorchModel)
@@ -197,60 +203,39 @@ class TorchModel(Network):
             reads[layer] = Read(values, is_last, mask)
         return Pass(scores, reads)
 
+    def _arguments(self, tensors: Fields) -> Any:
+        """What to call the module with, by position and by name."""
+        return arguments(tensors, self.module)
+
     def _forward(
         self, tensors: Fields, watch: Watch | Trial, act: Callable[[str, Any], None]
     ) -> Any:
         """All that the module returns."""
-        placed, named = arguments(tensors, self.module)
+        placed, named = self._arguments(tensors)
         with forward_pass(self.module, watch, act), running(self._name, tensors):
-            try:
-                return self.module(*placed, **named)
-            except TypeError:
-                check_complete(placed, named, self.module)
-                raise
+            return self.module(*placed, **named)
 
 
 @contextmanager
-def running(
-    name: str, tensors: Fields, failures: tuple[type[Exception], ...] = FAILURES
-) -> Iterator[None]:
+def running(name: str, tensors: Fields) -> Iterator[None]:
     """Run a network without gradients; what fails on a batch is a `RefusedError`."""
     device = next(iter(tensors.arrays.values())).device.type
     # Evidence and queries need the same precision, even if the caller uses autocast.
     mixed = torch.is_autocast_enabled(device)
-    with torch.no_grad(), torch.autocast(device, enabled=False) if mixed else nullcontext():
-        try:
-            yield
-        except (torch.cuda.OutOfMemoryError, IknowError):
-            raise
-        except failures as error:
-            parts = [
-                f"{each} of shape {tuple(values.shape)} and dtype {values.dtype}"
-                for each, values in tensors.arrays.items()
-            ]
-            batch = parts[0].removeprefix("0 of ") if len(parts) == 1 else ", ".join(parts)
-            raise RefusedError(f"{name} failed on a batch of {batch}: {error}") from error
+    exact = torch.autocast(device, enabled=False) if mixed else nullcontext()
+    batch = tensors.arrays["0"] if [*tensors.arrays] == ["0"] else tensors
+
+    def is_refused(error: Exception) -> bool:
+        return isinstance(error, FAILURES) and not isinstance(error, torch.cuda.OutOfMemoryError)
+
+    with torch.no_grad(), exact, refusing(name, batch, is_refused):
+        yield
 
 
 def raw_input(tensors: Fields) -> Tensor | None:
     """The tensor that is the layer "input": the only one."""
     values: list[Tensor] = list(tensors.arrays.values())
     return values[0] if len(values) == 1 else None
-
-
-def describe_layers(
-    hidden: str, head: str, tensors: Fields, parts: Container[str]
-) -> tuple[Layer, ...]:
-    """The input, what enters the head, and the head; parts: other layers.
-
-    Nearness of inputs may mean something for numbers or pixels, not for token numbers.
-    """
-    raw = raw_input(tensors)
-    measurable = raw is not None and (raw.is_floating_point() or raw.dtype == torch.uint8)
-    found = [Layer(INPUT, "input")] if measurable else []
-    if hidden != INPUT or (not found and INPUT in parts):
-        found.append(Layer(hidden, "hidden"))
-    return (*found, Layer(head, "output"))
 
 
 def arguments(tensors: Fields, module: nn.Module) -> tuple[list[Any], dict[str, Any]]:
@@ -264,18 +249,6 @@ def arguments(tensors: Fields, module: nn.Module) -> tuple[list[Any], dict[str, 
     taken = parameters_of(module)
     is_single = len(taken) == 1 and not any(x.kind is x.VAR_KEYWORD for x in taken.values())
     return ([named], {}) if is_single and taken.keys().isdisjoint(named) else ([], named)
-
-
-def check_complete(placed: list[Any], named: dict[str, Any], module: nn.Module) -> None:
-    """Refuse inputs that are fewer or more than a module takes."""
-    taken = parameters_of(module)
-    try:
-        inspect.Signature(list(taken.values())).bind(*placed, **named)
-    except TypeError as error:
-        raise InputError(
-            f"{type(module).__name__} takes {names(taken, 30)}: {error}; got "
-            f"{len(placed)} inputs by position and {names(named)} by name"
-        ) from error
 
 
 def parameters_of(module: nn.Module) -> Mapping[str, inspect.Parameter]:
@@ -341,34 +314,13 @@ class GraphModel(TorchModel):
     def __init__(
         self, program: Any, *, pool: PoolOption = None, scores: ScoresOption = None
     ) -> None:
-        self._fewest = _check(program, program.module().graph.nodes)
+        _check(program)
         with warnings.catch_warnings():  # torch copies classes that it calls deprecated
             warnings.simplefilter("ignore", FutureWarning)
             super().__init__(torch.export.unflatten(program), pool=pool, scores=scores)
         self.program, self._name = program, "the exported program"
 
-    def layers(self, batch: Any) -> tuple[Layer, ...]:
-        return super().layers(self._filled(batch))
-
-    def _filled(self, batch: Any) -> Any:
-        """The batch, repeated if it holds fewer samples than the program takes."""
-        rows = np.arange(max(len(batch), self._fewest)) % len(batch)
-        return batch if len(batch) == len(rows) else take_rows(batch, rows)
-
-    def _run(self, tensors: Fields, layers: Sequence[str], watch: Watch) -> Pass:
-        n, (scores, reads, _) = len(tensors), super()._run(self._filled(tensors), layers, watch)
-        return Pass(scores[:n], {k: Read(v.values[:n], v.features_last) for k, v in reads.items()})
-
-    def _forward(
-        self, tensors: Fields, watch: Watch | Trial, act: Callable[[str, Any], None]
-    ) -> Any:
-        args, kwargs = self.program.call_spec.in_spec.unflatten(self._in_order(tensors))
-        failures = (Exception,)  # what checks the shapes may raise anything
-        with forward_pass(self.module, watch, act), running(self._name, tensors, failures):
-            return self.module(*args, **kwargs)
-
-    def _in_order(self, tensors: Fields) -> list[Tensor]:
-        """The tensors in the order in which the program takes them."""
+    def _arguments(self, tensors: Fields) -> Any:
         taken = self.program.graph_signature.user_inputs
         given = dict(tensors.arrays)
         placed = [given.pop(name) for name in tensors.arrays if name.isdigit()]
@@ -377,15 +329,15 @@ class GraphModel(TorchModel):
             raise InputError(
                 f"the exported program takes the inputs {names(taken)}; got {names(tensors.arrays)}"
             )
-        return [*placed, *(given[name] for name in rest)]
+        return self.program.call_spec.in_spec.unflatten([*placed, *map(given.get, rest)])
 
 
-def _check(program: Any, nodes: Iterable[fx.Node]) -> int:
-    """The fewest samples that a program takes, 1 or 2. Refuse one in training mode, one that writes
-    to its own buffers, and one that does not take any number of samples.
+def _check(program: Any) -> None:
+    """Refuse a program in training mode, one that writes to its own buffers, and one that does not
+    take any number of samples.
     """
-    fewest, written = 1, list(program.graph_signature.buffers_to_mutate.values())
-    for node in nodes:
+    written = list(program.graph_signature.buffers_to_mutate.values())
+    for node in program.module().graph.nodes:
         arguments = getattr(getattr(node.target, "_schema", None), "arguments", ())
         by_name = {each.name: value for each, value in zip(arguments, node.args, strict=False)}
         if by_name.get("train") is True or by_name.get("training") is True:
@@ -395,7 +347,7 @@ def _check(program: Any, nodes: Iterable[fx.Node]) -> int:
             )
         first = node.args[0] if node.args else None
         is_own = isinstance(first, fx.Node) and first.op == "get_attr"
-        if is_own and _operation(node).endswith("_"):
+        if is_own and str(node.target).removeprefix("aten.").partition(".")[0].endswith("_"):
             written.append(str(first))
         shape = getattr(node.meta.get("val"), "shape", ())
         if node.op == "placeholder" and shape:
@@ -411,18 +363,11 @@ def _check(program: Any, nodes: Iterable[fx.Node]) -> int:
                     "export(..., dynamic_shapes=...), where the first axis of each input is "
                     'torch.export.Dim("n")'
                 )
-            fewest = max(fewest, int(low))
     if written:
         raise InputError(
             f"the program writes to its buffer {written[0]!r}, so its answers may depend on those "
             "before: export module.eval(), or a module without a memory"
         )
-    return fewest
-
-
-def _operation(node: fx.Node) -> str:
-    """The name of an operation without its package and variant, such as "linear"."""
-    return str(node.target).removeprefix("aten.").partition(".")[0]
 
 
 def load_module(path: str | os.PathLike[str]) -> Any:

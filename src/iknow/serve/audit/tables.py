@@ -52,6 +52,10 @@ class State(NamedTuple):
     seal: bytes
     size: int
 
+    def has(self, seq: int) -> bool:
+        """Whether a number lies between the cut and the head."""
+        return self.cut_seq < seq <= self.head_seq
+
 
 class Row(NamedTuple):
     """A row of the second table. place: the row of the request."""

@@ -54,54 +54,6 @@ TRIED = 200
 CHANGED = "it was changed, or the one before it was"
 
 
-def derive(rows: Sequence[Row], assess: Assess, tolerance: float, verifier: Verifier) -> int:
-    """Compare the answers among rows with those that their inputs give now; returns how many.
-
-    A difference: the record is not true, or the bundle no longer answers as it did.
-    """
-    by_bundle: dict[tuple[str, Any], list[tuple[int, Answer, Any]]] = {}
-    for row in rows:
-        try:
-            record = decode(row.body, row.input)
-            if not isinstance(record, Answer) or record.input is None:
-                continue
-            content = decode_input(record.input)
-        except AuditError as error:
-            verifier.report(row.seq, str(error))
-            continue
-        form = getattr(content, "dtype", None), getattr(content, "shape", type(content))
-        by_bundle.setdefault((record.bundle, str(form)), []).append((row.seq, record, content))
-    n_derived = 0
-    for (bundle, _), found in by_bundle.items():
-        try:
-            columns = assess(bundle, [content for _, _, content in found])
-        except IknowError as error:
-            verifier.report(found[0][0], f"it and {len(found) - 1} more cannot be derived: {error}")
-            continue
-        if columns is not None:
-            n_derived += len(found)
-            for (seq, record, _), now in zip(found, zip(*columns, strict=True), strict=True):
-                for difference in _differences(record, now, tolerance):
-                    verifier.report(seq, difference)
-    return n_derived
-
-
-def _differences(record: Answer, now: tuple[Any, ...], tolerance: float) -> Iterator[str]:
-    """What differs between a recorded answer and one derived from its input."""
-    names: Mapping[str, Any] = {
-        "belief": record.belief, "assertion": record.assertion, "reason": record.reason
-    }  # fmt: skip
-    for (name, then), value in zip(names.items(), now[:3], strict=True):
-        if then != value:
-            yield f"its {name} was recorded as {shown(then)}; its input gives {shown(value)}"
-    level = now[3]
-    both = record.level is not None and level is not None
-    if (record.level is None) != (level is None) or (
-        both and abs(float(level) - float(record.level)) > tolerance  # type: ignore[arg-type]
-    ):
-        yield f"its level was recorded as {record.level}; its input gives {level}"
-
-
 class NotedHead(NamedTuple):
     """A head that was noted elsewhere: that record number `seq` has this hash."""
 
@@ -132,18 +84,49 @@ class NotedHead(NamedTuple):
 
 
 @dataclass
+class Verification:
+    """What verifying found.
+
+    Attributes:
+        name: The journal.
+        is_keyed: Whether the hashes depend on a secret key.
+        first: Number of the first record that is there; 0 if there is none.
+        last: Number of the last.
+        head: The hash of the last, in hexadecimal.
+        n_records: How many were read.
+        n_answers: How many of them are answers.
+        n_derived: How many answers were derived again.
+        n_problems: How many problems there are.
+        problems: The first of them, in words, by record; then those of the whole.
+    """
+
+    name: str
+    is_keyed: bool
+    first: int = 0
+    last: int = 0
+    head: str = ""
+    n_records: int = 0
+    n_answers: int = 0
+    n_derived: int = 0
+    n_problems: int = 0
+    problems: tuple[str, ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing is wrong."""
+        return self.n_problems == 0
+
+
+@dataclass
 class Verifier:
-    """Where it is in the chain, and what it has seen."""
+    """Where it is in the chain, and what it has found."""
 
     chain: Chain
     noted: dict[int, bytes]
+    found: Verification
     seq: int = 0
     hash: bytes = b""
-    first: int = 0
-    n_records: int = 0
-    n_answers: int = 0
     n_foreign: int = 0
-    n_problems: int = 0
     problems: list[tuple[int | None, str]] = field(default_factory=list)
     state: State | None = None
     broken: list[tuple[Row, bytes]] = field(default_factory=list)
@@ -151,18 +134,9 @@ class Verifier:
     vouched: bool = False
 
     def report(self, seq: int | None, problem: str) -> None:
-        self.n_problems += 1
+        self.found.n_problems += 1
         if len(self.problems) < MOST:
             self.problems.append((seq, problem))
-
-    def told(self) -> tuple[str, ...]:
-        """The first problems in words, in the order of the records; then those of the whole."""
-        ordered = sorted(
-            self.problems, key=lambda problem: LARGEST if problem[0] is None else problem[0]
-        )
-        return tuple(
-            told if seq is None else f"record {seq}: {told}" for seq, told in ordered[:MOST]
-        )
 
     def begin(self, state: State, start: NotedHead | None) -> None:
         self.state = state
@@ -180,7 +154,7 @@ class Verifier:
 
     def step(self, row: Row, state: State) -> None:
         """Check one row against those before it."""
-        if not state.cut_seq < row.seq <= state.head_seq:
+        if not state.has(row.seq):
             self.n_foreign += 1
             ends = f"which goes from {state.cut_seq + 1} to {state.head_seq}"
             self.report(row.seq, f"it is no part of the chain, {ends}")
@@ -198,9 +172,9 @@ class Verifier:
                 self.broken.append((row, self.hash))
             else:
                 self.report(row.seq, CHANGED)
-        self.first = self.first or row.seq
+        self.found.first = self.found.first or row.seq
         self.seq, self.hash = row.seq, bytes(row.hash)
-        self.n_records += 1
+        self.found.n_records += 1
         self._check_content(row)
         self._meet_noted()
 
@@ -222,13 +196,13 @@ class Verifier:
         elif entry != row[2:]:
             self.report(row.seq, "it is not written as a record is")
         if isinstance(record, Answer):
-            self.n_answers += 1
+            self.found.n_answers += 1
             content, known = record.input, record.input_hash
             if content is not None and sha256(content).hexdigest() != known:
                 self.report(row.seq, "its input does not have the hash that was recorded")
         if isinstance(record, Event) and record.what == PRUNED and self.cut is not None:
-            found = record.details.get("through"), record.details.get("hash")
-            self.vouched = self.vouched or found == self.cut
+            through = record.details.get("through"), record.details.get("hash")
+            self.vouched = self.vouched or through == self.cut
 
     def finish(self, survey: Survey) -> None:
         """What can be said only at the end."""
@@ -253,6 +227,11 @@ class Verifier:
         for seq in self.noted:
             where = "was pruned, and cannot be compared" if seq <= state.cut_seq else "is missing"
             self.report(None, f"record {seq}, a head that was noted, {where}")
+        ordered = sorted(self.problems, key=lambda each: LARGEST if each[0] is None else each[0])
+        self.found.problems = tuple(
+            told if seq is None else f"record {seq}: {told}" for seq, told in ordered[:MOST]
+        )
+        self.found.last, self.found.head = self.seq, self.hash.hex()
 
     def _compare(self, survey: Survey) -> None:
         """Everything in the database must be in the chain."""
@@ -260,12 +239,41 @@ class Verifier:
         if beside and not self.n_foreign:
             self.report(None, f"{beside} rows of its table are no part of the chain")
         n_expected = survey.state.head_seq - survey.state.cut_seq
-        if survey.n_chained != n_expected and not self.n_problems:
+        if survey.n_chained != n_expected and not self.found.n_problems:
             self.report(
                 None, f"its table has {survey.n_chained} records, and its chain {n_expected}"
             )
         for what in survey.foreign:
             self.report(None, what)
+
+    def derive(self, rows: Sequence[Row], assess: Assess, tolerance: float) -> None:
+        """Compare the answers among rows with those that their inputs give now.
+
+        A difference: the record is not true, or the bundle no longer answers as it did.
+        """
+        by_bundle: dict[tuple[str, Any], list[tuple[int, Answer, Any]]] = {}
+        for row in rows:
+            try:
+                record = decode(row.body, row.input)
+                if not isinstance(record, Answer) or record.input is None:
+                    continue
+                content = decode_input(record.input)
+            except AuditError as error:
+                self.report(row.seq, str(error))
+                continue
+            form = getattr(content, "dtype", None), getattr(content, "shape", type(content))
+            by_bundle.setdefault((record.bundle, str(form)), []).append((row.seq, record, content))
+        for (bundle, _), found in by_bundle.items():
+            try:
+                columns = assess(bundle, [content for _, _, content in found])
+            except IknowError as error:
+                self.report(found[0][0], f"it and {len(found) - 1} more cannot be derived: {error}")
+                continue
+            if columns is not None:
+                self.found.n_derived += len(found)
+                for (seq, record, _), now in zip(found, zip(*columns, strict=True), strict=True):
+                    for difference in _differences(record, now, tolerance):
+                        self.report(seq, difference)
 
     def _explain_broken(self) -> None:
         """Tell records that changed places from changed ones."""
@@ -284,38 +292,20 @@ class Verifier:
         self.problems += others
 
 
-@dataclass(frozen=True)
-class Verification:
-    """What verifying found.
-
-    Attributes:
-        name: The journal.
-        first: Number of the first record that is there; 0 if there is none.
-        last: Number of the last.
-        head: The hash of the last, in hexadecimal.
-        n_records: How many were read.
-        n_answers: How many of them are answers.
-        n_derived: How many answers were derived again.
-        n_problems: How many problems there are.
-        problems: The first of them, in words, by record.
-        is_keyed: Whether the hashes depend on a secret key.
-    """
-
-    name: str
-    first: int
-    last: int
-    head: str
-    n_records: int
-    n_answers: int
-    n_derived: int
-    n_problems: int
-    problems: tuple[str, ...]
-    is_keyed: bool
-
-    @property
-    def holds(self) -> bool:
-        """Whether nothing is wrong."""
-        return self.n_problems == 0
+def _differences(record: Answer, now: tuple[Any, ...], tolerance: float) -> Iterator[str]:
+    """What differs between a recorded answer and one derived from its input."""
+    names: Mapping[str, Any] = {
+        "belief": record.belief, "assertion": record.assertion, "reason": record.reason
+    }  # fmt: skip
+    for (name, then), value in zip(names.items(), now[:3], strict=True):
+        if then != value:
+            yield f"its {name} was recorded as {shown(then)}; its input gives {shown(value)}"
+    level = now[3]
+    both = record.level is not None and level is not None
+    if (record.level is None) != (level is None) or (
+        both and abs(float(level) - float(record.level)) > tolerance  # type: ignore[arg-type]
+    ):
+        yield f"its level was recorded as {record.level}; its input gives {level}"
 
 
 def verify(
@@ -347,27 +337,17 @@ def verify(
         ...     verify(journal).holds
         True
     """
-    verifier = Verifier(journal.chain, {head.seq: head.hash for head in heads})
+    found = Verification(journal.name, journal.chain.is_keyed)
+    verifier = Verifier(journal.chain, {head.seq: head.hash for head in heads}, found)
     if len(verifier.noted) < len(set(heads)):
         verifier.report(None, "two different heads are given for the same record")
-    n_derived = 0
     for page in _pages(journal, verifier, start):
         if assess is not None:
-            n_derived += derive(page.rows, assess, level_tolerance, verifier)
-        told(verifier.n_records)
+            rows = [row for row in page.rows if page.state.has(row.seq)]
+            verifier.derive(rows, assess, level_tolerance)
+        told(found.n_records)
     verifier.finish(journal.survey())
-    return Verification(
-        name=journal.name,
-        first=verifier.first,
-        last=verifier.seq,
-        head=verifier.hash.hex(),
-        n_records=verifier.n_records,
-        n_answers=verifier.n_answers,
-        n_derived=n_derived,
-        n_problems=verifier.n_problems,
-        problems=verifier.told(),
-        is_keyed=journal.chain.is_keyed,
-    )
+    return found
 
 
 def _pages(journal: Journal, verifier: Verifier, start: NotedHead | None) -> Iterator[Page]:

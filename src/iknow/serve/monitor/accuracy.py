@@ -277,6 +277,9 @@ class AccuracyMonitor:
 
         It rings at this one's `rate` from now on.
 
+        Args:
+            record: What `to_dict` wrote.
+
         Raises:
             InputError: The state is damaged.
         """

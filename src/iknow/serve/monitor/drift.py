@@ -451,6 +451,9 @@ class DriftAlarm:
 
         Classes may have come since. It rings at this one's `rate` from now on.
 
+        Args:
+            record: What `to_dict` wrote.
+
         Raises:
             InputError: The state is damaged, or about other classes or layers.
         """
