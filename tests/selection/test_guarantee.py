@@ -417,13 +417,6 @@ def test_a_rule_with_k_needs_it(rule):
         Problem(100).certify(rule, k=6)
 
 
-def test_arrays_about_different_samples_are_refused():
-    problem = Problem(100)
-    problem.y_true = problem.y_true[1:]
-    with pytest.raises(InputError, match=r"the same samples.*100 beliefs, 99 truths"):
-        problem.certify()
-
-
 def test_too_few_samples_for_any_certificate_are_refused_and_the_number_named_is_enough():
     message = r"at least 22 IK samples without an error, .* holds 21: give at least 28$"
     with pytest.raises(SelectionError, match=message):

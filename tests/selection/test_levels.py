@@ -83,7 +83,7 @@ def test_samples_that_can_never_be_ik_leave_the_coverage_that_is_left():
     assert match_level(part, part, 0.9).coverage == possible
 
 
-@pytest.mark.parametrize("coverage", [0, -0.1, 1.1, float("nan")])
+@pytest.mark.parametrize("coverage", [0, -0.1, 1.01, float("nan")])
 def test_a_coverage_lies_above_0_and_up_to_1(coverage):
     with pytest.raises(InputError, match=r"coverage must lie in \(0, 1\]"):
         Goal(coverage=coverage)
