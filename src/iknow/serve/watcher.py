@@ -145,42 +145,34 @@ def open_watcher(
 
     before: the one whose place it takes. Its alarms go on if they are about the same model.
     """
-    classifier = model.classifier
+    classifier, rate = model.classifier, settings.alarm_rate
     selection = getattr(classifier, "selection_", None)
-    watch = getattr(selection, "watch", None)
-    activity = Activity(
-        classifier.classes_,
-        tuple(classifier.neighborhoods_),
-        reference=None if watch is None else watch.levels,
-        threshold=None if selection is None else selection.level,
-    )
-    monitors = _open_monitors(model, settings, None if before is None else before.monitors)
-    return Watcher(model, activity, monitors, tell)
-
-
-def _open_monitors(model: ServedModel, settings: Settings, before: Monitors | None) -> Monitors:
-    selection = getattr(model.classifier, "selection_", None)
+    watch, layers = getattr(selection, "watch", None), tuple(classifier.neighborhoods_)
     promised = None
     if selection is not None and selection.is_certified:
         promised = selection.certificate.accuracy
-    rate, layers = settings.alarm_rate, tuple(model.classifier.neighborhoods_)
-    watch = getattr(selection, "watch", None)
+    activity = Activity(
+        classifier.classes_,
+        layers,
+        reference=None if watch is None else watch.levels,
+        threshold=None if selection is None else selection.level,
+    )
     monitors = Monitors(
         model.title,
         DriftAlarm(watch, model.labels, layers, rate=rate, seed=randbits(32)),
         AccuracyMonitor(promised, rate=rate),
-        _identify(model.classifier),
+        _identify(classifier),
     )
-    if before is not None and monitors.fits(before):
-        return before
-    if before is not None and before.title == model.title:
-        before.close()  # its file is ours
+    if before is not None and monitors.fits(before.monitors):
+        return Watcher(model, activity, before.monitors, tell)
+    if before is not None and before.monitors.title == model.title:
+        before.monitors.close()  # its file is ours
     folder = _state_folder(model, settings)
     if folder is None:
         monitors.warn("neither a bundle nor an audit is a file")
     else:
         monitors.keep_in(folder, model.name, model.version)
-    return monitors
+    return Watcher(model, activity, monitors, tell)
 
 
 def _identify(classifier: Any) -> str:

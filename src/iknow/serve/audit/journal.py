@@ -106,6 +106,7 @@ class Journal(ABC):
         name: The file or the database, without its password.
         chain: What computes the hashes.
         retention: What `prune` removes.
+        readonly: Whether it is read alone.
     """
 
     errors: tuple[type[Exception], ...]
@@ -371,7 +372,7 @@ class Journal(ABC):
         return state
 
     def check_key(self, state: State) -> None:
-        """Refuse a key other than the journal's."""
+        """Refuse a key other than that of the journal with this `state`."""
         if state.key_check == self.chain.check_of(state.genesis):
             return
         if not state.key_check:

@@ -83,6 +83,11 @@ class Answer(msgspec.Struct, frozen=True, tag="answer", tag_field="kind"):
         level: From 0 to 1, if there are levels.
         exemplars: By layer, the nearest training row of the believed class.
         input: The row itself, by `encode_input`, if inputs are kept.
+
+    Examples:
+        >>> answer = Answer(now(), "r1", 0, "me", "digits", "1", "ab", "cd", "7", "IK", "KNOWN", .5)
+        >>> decode(encode(answer).body) == answer
+        True
     """
 
     time: str

@@ -146,7 +146,13 @@ class AuditWriter:
         return self._n_records
 
     async def record(self, subject: Subject, call: Call, rows: Any, answers: Answered) -> None:
-        """Record the answers to a request; rows: as `encode_inputs` takes them.
+        """Record the answers to a request.
+
+        Args:
+            subject: The model that gave them.
+            call: Who asked.
+            rows: What was asked, as `encode_inputs` takes it.
+            answers: What was said.
 
         Raises:
             AuditError: It cannot be done, and answers without a record are not to be given.
@@ -165,7 +171,7 @@ class AuditWriter:
             log.error("answers were given without a record: %s", error)
 
     async def write(self, records: Sequence[Record]) -> None:
-        """Write records; when this returns, they survive a crash.
+        """Write `records`; when this returns, they survive a crash.
 
         Raises:
             AuditError: They could not be written.
@@ -175,22 +181,31 @@ class AuditWriter:
     async def note(
         self, what: str, subject: Subject, details: Mapping[str, Any] | None = None
     ) -> None:
-        """Put an event into the journal; if that fails, into the log."""
+        """Put an event into the journal; if that fails, into the log.
+
+        Args:
+            what: Its kind, such as "start".
+            subject: The model that it is about.
+            details: What else there is to say.
+        """
         try:
             await self.write([make_event(what, subject, **(details or {}))])
         except AuditError as error:
             log.error("the event %s could not be recorded: %s", what, error)
 
     def note_soon(self, what: str, subject: Subject, details: Mapping[str, Any]) -> None:
-        """Like `note`, without waiting for it."""
+        """Note `what` happened to `subject`, with `details`, without waiting for it."""
         task = asyncio.get_running_loop().create_task(self.note(what, subject, details))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def announce(self, subject: Subject, bundle: str, made: Sequence[Logged]) -> None:
-        """Say how a model's bundle is about to change; bundle: its sha256 after that.
+        """Say how a model's bundle is about to change. It waits, so call it in a thread.
 
-        It waits, so call it in a thread.
+        Args:
+            subject: The model as it is.
+            bundle: The sha256 of its bundle after that.
+            made: The changes.
 
         Raises:
             AuditError: It cannot be recorded, and what has no record is not to be made.
@@ -205,15 +220,15 @@ class AuditWriter:
             log.error("a change is made without a record: %s", error)
 
     async def tell_made(self, before: Subject, subject: Subject, made: Sequence[Logged]) -> None:
-        """Say that an announced change was made."""
+        """Say that `made`, which was announced, turned `before` into `subject`."""
         await self.note(MADE, subject, {"before": before.sha256, "changes": shorten(made)})
 
     async def tell_undone(self, subject: Subject, bundle: str) -> None:
-        """Say that an announced change was not made; bundle: the sha256 that it would have made."""
+        """Say that the change of `subject` that was to make `bundle`, a sha256, was not made."""
         await self.note(UNDONE, subject, {"bundle": bundle, "before": subject.sha256})
 
     async def complete(self, subject: Subject, changes: Sequence[Logged]) -> None:
-        """Add what the journal lacks about all changes in a model's bundle."""
+        """Add what the journal lacks about all `changes` in the bundle of `subject`."""
 
         def find() -> list[Event]:
             retention = self.journal.retention or Retention()
