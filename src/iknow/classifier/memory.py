@@ -24,10 +24,9 @@ import numpy as np
 from iknow.classifier.observe import check_valid, name_labels, observe, read
 from iknow.classifier.plan import Plan, is_fixed, stale
 from iknow.core.arrays import Ints
-from iknow.core.text import as_flag, names, shown
+from iknow.core.text import as_flag, names
 from iknow.errors import BundleError, IknowError, InputError
 from iknow.locking import Lock
-from iknow.models.inputs import as_array
 from iknow.models.model import join_whole
 from iknow.models.probe import Probe
 from iknow.models.samples import (
@@ -123,7 +122,8 @@ class Memory:
             >>> ec.memory.remove([3, 7], why="blurred").log[0].what
             'remove'
         """
-        change = Change(REMOVE, now(), who, why, np.sort(as_ids(ids)), NONE, NONE, {})
+        numbers = np.sort(as_row_numbers(ids, None, "ids"))
+        change = Change(REMOVE, now(), who, why, numbers, NONE, NONE, {})
         return self.step(lambda plan: apply(plan, change))
 
     def relabel(self, ids: Any, y: Any, who: str = "", why: str = "") -> Self:
@@ -140,7 +140,7 @@ class Memory:
             >>> ec.memory.relabel([3], [0], who="Ada", why="a slip").log[0].ids
             array([3])
         """
-        numbers, when = as_ids(ids), now()
+        numbers, when = as_row_numbers(ids, None, "ids"), now()
         order = np.argsort(numbers)
         labels = check_count(as_vector(y, "y", column=True), len(numbers))[order]
         rows = numbers[order]
@@ -313,19 +313,3 @@ def first_free(plan: Plan, n: int) -> int:
     if first + n > np.iinfo(np.int64).max:
         raise InputError(f"no numbers are left after {first - 1}: give rows=...")
     return first
-
-
-def as_ids(ids: Any) -> Ints:
-    """Numbers of samples, distinct, at least one, of shape (n,)."""
-    numbers = as_array(ids, "ids")
-    if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or not len(numbers):
-        raise InputError(
-            "ids must be the numbers of samples, at least one, as a list or an array; got "
-            f"{shown(ids)}"
-        )
-    found, counts = np.unique(numbers, return_counts=True)
-    if (counts > 1).any():
-        raise InputError(f"ids must differ; {names(found[counts > 1].tolist())} came twice")
-    if int(found[0]) < 0 or int(found[-1]) > np.iinfo(np.int64).max:
-        raise InputError(f"ids must be numbers from 0 to 2**63 - 1; got {names(ids)}")
-    return numbers.astype(np.int64)
