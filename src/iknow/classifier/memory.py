@@ -196,7 +196,7 @@ class Memory:
             'blurred'
         """
         return self.step(lambda plan: commit_changes(plan, path))
-
+        """Take one step, to what `make` gives for the plan as it is now; an error changes nothing.
     def step(self, make: Callable[[Plan], Plan]) -> Self:
         """Take one step, to what `make` gives for the plan as it is now, or raise an error and stay.
 
