@@ -196,9 +196,9 @@ class Memory:
             'blurred'
         """
         return self.step(lambda plan: commit_changes(plan, path))
-        """Take one step, to what `make` gives for the plan as it is now; an error changes nothing.
+
     def step(self, make: Callable[[Plan], Plan]) -> Self:
-        """Take one step, to what `make` gives for the plan as it is now, or raise an error and stay.
+        """Take one step, to what `make` gives for the plan as it is now; an error changes nothing.
 
         Changes, and choices that must not miss one, take turns.
         """
