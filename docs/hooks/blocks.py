@@ -3,8 +3,8 @@
     <!-- made by gpu_table -->
     <!-- end -->
 
-The build puts what `gpu_table` gives between the two. Where the page in the repository holds it
-too, for those who read it there, a test compares; `python docs/hooks/blocks.py` writes it anew.
+The build puts what `gpu_table` gives between the two. The page in the repository holds it too, for
+those who read it there: `python docs/hooks/blocks.py` writes it anew, and a test compares.
 """
 
 from __future__ import annotations
@@ -27,28 +27,26 @@ def find_blocks(markdown: str) -> dict[str, str]:
     return {found[1]: found[2] for found in BLOCK.finditer(markdown)}
 
 
-def fill(markdown: str, makers: Makers, *, empty: bool = True) -> str:
-    """The page with all blocks made anew; those that are `empty` only if wanted."""
+def fill(markdown: str, makers: Makers) -> str:
+    """The page with all blocks made anew."""
 
     def make(found: re.Match[str]) -> str:
-        name, text = found.groups()
+        name = found[1]
         if name not in makers:
             raise BlockError(f"nothing makes {name!r}: choose one of {', '.join(makers)}")
-        if not text.strip() and not empty:
-            return found[0]
         return f"<!-- made by {name} -->\n\n{makers[name]().strip()}\n\n<!-- end -->"
 
     return BLOCK.sub(make, markdown)
 
 
 def main() -> None:
-    """Write the blocks of the pages in the repository anew, but for those that are empty there."""
+    """Write the blocks of all pages in the repository anew."""
     sys.path.insert(0, str(Path(__file__).parents[2]))  # the benchmarks and the reproduction
     from results import MAKERS
 
     for path in sorted(Path(__file__).parents[1].rglob("*.md")):
         before = path.read_text("utf-8")
-        after = fill(before, MAKERS, empty=False)
+        after = fill(before, MAKERS)
         if after != before:
             path.write_text(after, "utf-8")
             print(path)

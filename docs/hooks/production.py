@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from benchmarks.alarm.summary import to_lines
@@ -41,8 +42,9 @@ def service_faults() -> str:
     results = _read("service.json")
     parts = {"kill": kill.lines, "fuzz": fuzz.lines, "soak": soak.lines}
     measured = {name: lines for name, lines in parts.items() if name in results}
-    told = [line[:120] for name, lines in measured.items() for line in lines(results[name])]
-    return "\n".join(["```text", *told, "```"])
+    told = [line for name, lines in measured.items() for line in lines(results[name])]
+    bare = [line for line in told if not line.startswith("status ")]  # the bytes of a request
+    return "\n".join(["```text", *(part for line in bare for part in wrap(line, 100)), "```"])
 
 
 PRODUCTION: dict[str, Callable[[], str]] = {

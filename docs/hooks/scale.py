@@ -34,16 +34,13 @@ def deciding_table() -> str:
     rows = []
     for layer in (each for part in parts for each in part["layers"]):
         times = dict(layer["us"])
-        products, dense = times.pop("products"), times.pop("dense index")
+        products, _ = times.pop("products"), times.pop("dense index")
         shape = " × ".join(f"{size:,}" for size in layer["shape"])
-        wanted = "≤ 1.15 × dense" if layer["target"] is None else f"{layer['target']:g}"
         for rule, took in times.items():
             name, quorum = rule.partition("(")[0], rule.partition("quorum=")[2]
             name += f", quorum {quorum[:-1]}" if quorum else ""
-            ratio = f"{took / dense:.2f} × dense" if layer["target"] is None else ""
-            faster = ratio or f"{products / took:.1f}"
-            rows.append([layer["layer"], shape, name, faster, wanted])
-    headings = ("layer", "rows × features", "rule", "times faster than products", "wanted")
+            rows.append([layer["layer"], shape, name, f"{products / took:.1f}"])
+    headings = ("layer", "rows × features", "rule", "times faster than products")
     told = dict.fromkeys(_on(part["machine"], "benchmarks.deciding") for part in parts)
     return "\n".join([_table(headings, rows, 3), *told, "", "Processor time, best of several."])
 

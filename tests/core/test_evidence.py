@@ -11,7 +11,6 @@ from iknow.core.evidence import (
     distances_for_and_against,
     empty_evidence,
     merge_evidence,
-    stack_evidence,
 )
 from iknow.errors import InputError
 
@@ -92,12 +91,6 @@ def test_merging_takes_the_nearest_of_every_part(assert_same_evidence):
     assert_same_evidence(merge_evidence([left, right]), merged)
 
 
-@pytest.mark.parametrize("rows", [(8, 3, 5), (3, 5, 8), (5, 8, 3)])
-def test_of_equally_near_exemplars_the_lowest_row_is_merged(rows):
-    parts = [Evidence(np.array([[2.0]]), np.array([[2.0]]), np.array([[row]])) for row in rows]
-    assert merge_evidence(parts).exemplars.tolist() == [[3]]
-
-
 def test_merging_one_part_changes_nothing(evidence_from, assert_same_evidence):
     evidence = evidence_from([[3, 2, np.inf], [4, 8, 6]], n_neighbors=2)
     assert_same_evidence(merge_evidence([evidence]), evidence)
@@ -116,11 +109,6 @@ def test_merging_nothing_is_refused():
 def test_merging_evidence_of_different_shapes_is_refused(sizes, named):
     with pytest.raises(InputError, match=f"same queries, classes, per_class and k; .*{named}"):
         merge_evidence([empty_evidence(3, 2, 1), empty_evidence(*sizes)])
-
-
-def test_stacking_joins_batches_in_order(evidence_from, assert_same_evidence):
-    whole = evidence_from([[3, 2], [4, 8], [1, 7]], n_neighbors=2)
-    assert_same_evidence(stack_evidence([whole[:1], whole[1:1], whole[1:]]), whole)
 
 
 def test_discarding_empties_the_marked_queries_and_keeps_the_others(

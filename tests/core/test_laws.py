@@ -1,6 +1,7 @@
 """Laws of the algebra, for all problems that hypothesis can think of."""
 
 import math
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -84,26 +85,6 @@ def evidence_of(gather):
     return evidence_of
 
 
-@pytest.fixture(scope="session")
-def shards_of(evidence_of):
-    """The evidence of the training rows with shard number 0, of those with 1, ..."""
-
-    def shards_of(problem, shard_of_row, n_shards):
-        members = [np.flatnonzero(shard_of_row == shard) for shard in range(n_shards)]
-        return [evidence_of(problem.part(rows), rows) for rows in members]
-
-    return shards_of
-
-
-@pytest.fixture(scope="session")
-def assert_same_evidence():
-    def check(actual, expected):
-        for name, column in vars(expected).items():
-            np.testing.assert_array_equal(getattr(actual, name), column, name)
-
-    return check
-
-
 def assess(evidence, problem, rule):
     return make_assertions(problem.belief, find_support(evidence, rule, problem.belief))
 
@@ -125,22 +106,39 @@ def test_every_query_is_either_ik_imk_or_idk_by_the_definition(belief_and_suppor
         assert (assertions[i], reasons[i]) == assertion_of(code, sets)
 
 
-@RULES_WITH_RADIUS
-@law
-@given(problem=problems(), pair=st.tuples(radii, radii))
-def test_in_one_layer_imk_never_shrinks_with_the_radius(rule, problem, pair, evidence_of):
-    evidence = evidence_of(problem)
-    narrow, wide = (assess(evidence, problem, rule(radius)) for radius in sorted(pair))
-    assert is_subset(narrow == Assertion.IMK, wide == Assertion.IMK)
+def pairs(make, numbers, *fixed):
+    """Two rules with the same fixed parameters; the other number of the second is the larger."""
+    drawn = st.tuples(st.tuples(numbers, numbers).map(sorted), *fixed)
+    return drawn.map(lambda given: [make(number, *given[1:]) for number in given[0]])
 
 
-@RULES_WITH_RADIUS
+# As a parameter grows in one layer: which assertions spread, and which withdraw.
+GROWING = {
+    "radius of Ball": (pairs(Ball, radii), [Assertion.IMK], [Assertion.IDK]),
+    "radius of BallWithNearest": (
+        pairs(BallWithNearest, radii, st.just(2)), [Assertion.IMK], [Assertion.IDK],
+    ),
+    "radius of RelativeBall": (
+        pairs(RelativeBall, radii, ratios), [Assertion.IK, Assertion.IMK], [Assertion.IDK],
+    ),
+    "ratio of RelativeBall": (
+        pairs(lambda ratio, radius: RelativeBall(radius, ratio), ratios, radii), [], [Assertion.IK],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("parameter", GROWING)
 @law
-@given(problem=problems(), pair=st.tuples(radii, radii))
-def test_in_one_layer_idk_never_grows_with_the_radius(rule, problem, pair, evidence_of):
-    evidence = evidence_of(problem)
-    narrow, wide = (assess(evidence, problem, rule(radius)) for radius in sorted(pair))
-    assert is_subset(wide == Assertion.IDK, narrow == Assertion.IDK)
+@given(problem=problems(), data=st.data())
+def test_as_a_parameter_grows_some_assertions_spread_and_some_withdraw(
+    parameter, problem, data, evidence_of
+):
+    rules, spreading, withdrawing = GROWING[parameter]
+    small, large = (assess(evidence_of(problem), problem, rule) for rule in data.draw(rules))
+    for assertion in spreading:
+        assert is_subset(small == assertion, large == assertion)
+    for assertion in withdrawing:
+        assert is_subset(large == assertion, small == assertion)
 
 
 @RULES_WITH_RADIUS
@@ -184,54 +182,21 @@ def test_permuting_the_training_rows_changes_no_support(problem, data, rule, evi
 
 @law
 @given(problem=problems(), data=st.data())
-def test_training_rows_merged_one_by_one_in_any_order_equal_the_whole(
+def test_shards_merged_in_any_order_and_grouping_equal_the_whole(
     problem, data, evidence_of, assert_same_evidence
 ):
-    order = data.draw(st.permutations(range(len(problem.labels))))
-    merged = empty_evidence(len(problem.queries), problem.n_classes, K, PER_CLASS)
-    for row in order:
-        merged = merge_evidence([merged, evidence_of(problem.part([row]), [row])])
-    assert_same_evidence(merged, evidence_of(problem))
-
-
-@law
-@given(problem=problems(), data=st.data(), n_shards=st.integers(1, 4))
-def test_merged_shards_equal_the_whole(
-    problem, data, n_shards, evidence_of, shards_of, assert_same_evidence
-):
-    shard_of_row = data.draw(
-        arrays(np.int64, len(problem.labels), elements=st.integers(0, n_shards - 1))
-    )
-    shards = data.draw(st.permutations(shards_of(problem, shard_of_row, n_shards)))
-    assert_same_evidence(merge_evidence(shards), evidence_of(problem))
-
-
-@law
-@given(problem=problems(), data=st.data())
-def test_merging_is_associative_and_commutative(problem, data, shards_of, assert_same_evidence):
-    shard_of_row = data.draw(arrays(np.int64, len(problem.labels), elements=st.integers(0, 2)))
-    a, b, c = shards_of(problem, shard_of_row, 3)
-    left = merge_evidence([merge_evidence([a, b]), c])
-    right = merge_evidence([a, merge_evidence([b, c])])
-    assert_same_evidence(left, right)
-    assert_same_evidence(merge_evidence([a, b]), merge_evidence([b, a]))
-
-
-@law
-@given(problem=problems())
-def test_empty_evidence_is_neutral(problem, evidence_of, assert_same_evidence):
-    evidence = evidence_of(problem)
+    """Some without rows, often each of one row; merged from the left, from the right, at once."""
+    n = len(problem.labels)
+    alone = st.permutations(range(9)).map(lambda order: np.array(order[:n]))
+    shard_of_row = data.draw(alone | arrays(np.int64, n, elements=st.integers(0, 8)))
+    members = [np.flatnonzero(shard_of_row == shard) for shard in range(9)]
+    shards = [evidence_of(problem.part(rows), rows) for rows in members]
     nothing = empty_evidence(len(problem.queries), problem.n_classes, K, PER_CLASS)
-    assert_same_evidence(merge_evidence([evidence, nothing]), evidence)
-    assert_same_evidence(merge_evidence([nothing, evidence]), evidence)
-
-
-@law
-@given(problem=problems(), data=st.data())
-def test_a_merged_exemplar_is_the_lowest_of_the_nearest_rows(problem, data, evidence_of):
-    order = data.draw(st.permutations(range(len(problem.labels))))
-    merged = merge_evidence([evidence_of(problem.part([row]), [row]) for row in order])
-    for x, exemplars in zip(problem.queries, merged.exemplars, strict=True):
+    left = reduce(lambda one, other: merge_evidence([one, other]), shards, nothing)
+    right = reduce(lambda one, other: merge_evidence([other, one]), shards[::-1], nothing)
+    for merged in (left, right, merge_evidence(shards)):
+        assert_same_evidence(merged, evidence_of(problem))
+    for x, exemplars in zip(problem.queries, left.exemplars, strict=True):
         for code, exemplar in enumerate(exemplars):
             rows = np.flatnonzero(problem.labels == code)
             squares = ((problem.train[rows] - x) ** 2).sum(axis=1)
@@ -265,17 +230,6 @@ def test_discarded_evidence_supports_nothing(problem, rule, evidence_of):
 
 @law
 @given(problem=problems(), radius=radii, k=ks)
-def test_h1_supports_at_least_what_the_ball_supports(problem, radius, k, evidence_of):
-    evidence = evidence_of(problem)
-    ball, hybrid = (
-        find_support(evidence, rule) for rule in (Ball(radius), BallElseNearest(radius, k))
-    )
-    assert is_subset(ball, hybrid)
-    assert hybrid.any(axis=1).all()
-
-
-@law
-@given(problem=problems(), radius=radii, k=ks)
 def test_h1_is_the_ball_where_inhabited_and_the_nearest_elsewhere(problem, radius, k, evidence_of):
     evidence = evidence_of(problem)
     ball, nearest, hybrid = (
@@ -283,6 +237,7 @@ def test_h1_is_the_ball_where_inhabited_and_the_nearest_elsewhere(problem, radiu
         for rule in (Ball(radius), Nearest(k), BallElseNearest(radius, k))
     )
     np.testing.assert_array_equal(hybrid, np.where(ball.any(axis=1)[:, None], ball, nearest))
+    assert hybrid.any(axis=1).all()
 
 
 @law
@@ -299,23 +254,22 @@ def test_h2_is_ball_and_nearest_where_the_ball_is_inhabited_and_empty_elsewhere(
     assert is_subset(ball[inhabited], hybrid[inhabited])
     assert not hybrid[~inhabited].any()
     np.testing.assert_array_equal(hybrid[inhabited], (ball | nearest)[inhabited])
+    known = assess(evidence, problem, BallWithNearest(radius, k)) == Assertion.IK
+    assert is_subset(known, assess(evidence, problem, Ball(radius)) == Assertion.IK)
 
 
 @law
-@given(problem=problems(), pair=st.tuples(ks, ks))
-def test_the_support_of_the_nearest_grows_with_k(problem, pair, evidence_of):
+@given(problem=problems(), pair=st.tuples(ks, ks), ends=st.tuples(ratios, ratios), radius=radii)
+def test_supports_grow_with_k_and_with_the_ratio(problem, pair, ends, radius, evidence_of):
     evidence = evidence_of(problem)
     few, many = (find_support(evidence, Nearest(k)) for k in sorted(pair))
     assert is_subset(few, many)
     assert few.any(axis=1).all()
-
-
-@law
-@given(problem=problems(), radius=radii, k=ks)
-def test_what_h2_knows_the_ball_knows_too(problem, radius, k, evidence_of):
-    evidence = evidence_of(problem)
-    known = assess(evidence, problem, BallWithNearest(radius, k)) == Assertion.IK
-    assert is_subset(known, assess(evidence, problem, Ball(radius)) == Assertion.IK)
+    near, far = (
+        find_support(evidence, RelativeBall(radius, ratio), problem.belief)
+        for ratio in sorted(ends)
+    )
+    assert is_subset(near, far)
 
 
 # The relative ball
@@ -347,36 +301,6 @@ def test_with_ratio_one_a_relative_ball_finds_the_nearest_and_nothing_else(
 
 
 @law
-@given(problem=problems(), pair=st.tuples(radii, radii), ratio=ratios)
-def test_what_a_relative_ball_knows_never_shrinks_with_the_radius(
-    problem, pair, ratio, evidence_of
-):
-    evidence = evidence_of(problem)
-    narrow, wide = (
-        assess(evidence, problem, RelativeBall(radius, ratio)) for radius in sorted(pair)
-    )
-    for assertion in (Assertion.IK, Assertion.IMK):
-        assert is_subset(narrow == assertion, wide == assertion)
-
-
-@law
-@given(problem=problems(), pair=st.tuples(ratios, ratios), radius=radii)
-def test_what_a_relative_ball_knows_never_grows_with_the_ratio(problem, pair, radius, evidence_of):
-    evidence = evidence_of(problem)
-    small, large = sorted(pair)
-    near, far = (
-        find_support(evidence, RelativeBall(radius, ratio), problem.belief)
-        for ratio in (small, large)
-    )
-    assert is_subset(near, far)
-    known = [
-        assess(evidence, problem, RelativeBall(radius, ratio)) == Assertion.IK
-        for ratio in (small, large)
-    ]
-    assert is_subset(known[1], known[0])
-
-
-@law
 @given(problem=problems(), scale=st.sampled_from([0.25, 0.5, 2, 4, 8]), radius=radii, ratio=ratios)
 def test_a_relative_ball_does_not_mind_the_scale_of_the_data(
     problem, scale, radius, ratio, evidence_of
@@ -397,9 +321,6 @@ def test_a_relative_ball_holds_the_belief_or_nothing(problem, radius, ratio, quo
     np.testing.assert_array_equal(support.any(axis=1), believed)
     ball = find_support(evidence_of(problem), Ball(radius, quorum=quorum), problem.belief)
     np.testing.assert_array_equal(believed, ball[np.arange(len(ball)), problem.belief])
-
-
-# Radii for each class
 
 
 # Several layers

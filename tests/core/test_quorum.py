@@ -14,7 +14,6 @@ from iknow.core.evidence import (
     Evidence,
     believed,
     empty_evidence,
-    merge_evidence,
     stack_evidence,
 )
 from iknow.core.quorum import (
@@ -95,25 +94,6 @@ def test_a_class_counts_if_enough_of_its_samples_are_within_reach(table, quorum,
         counts = [int((row[labels == code] <= radius).sum()) for code in range(N_CLASSES)]
         needed = [quorum[0] if code == belief[i] else quorum[1] for code in range(N_CLASSES)]
         assert support[i].tolist() == [n >= least for n, least in zip(counts, needed, strict=True)]
-
-
-@given(table=tables(), quorum=quorums, data=st.data())
-def test_merged_parts_weigh_as_the_whole_in_any_order(table, quorum, data):
-    distances, labels, belief = table
-    part_of = data.draw(arrays(np.int64, len(labels), elements=st.integers(0, 2)))
-    rows = [np.flatnonzero(part_of == part) for part in range(3)]
-    parts = data.draw(st.permutations([gather(distances[:, r], labels[r], r) for r in rows]))
-    whole = weigh(gather(distances, labels), quorum, belief)
-    assert_same(weigh(merge_evidence(parts), quorum, belief), whole)
-
-
-@given(table=tables(), quorum=quorums, data=st.data())
-def test_the_order_of_the_training_rows_does_not_matter(table, quorum, data):
-    distances, labels, belief = table
-    order = np.array(data.draw(st.permutations(range(len(labels)))), dtype=np.int64)
-    shuffled = gather(distances[:, order], labels[order], order)
-    whole = weigh(gather(distances, labels), quorum, belief)
-    assert_same(weigh(shuffled, quorum, belief), whole)
 
 
 @given(table=tables(), pair=st.tuples(quorums, quorums))

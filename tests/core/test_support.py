@@ -31,37 +31,47 @@ def test_a_support_is_a_mask_over_queries_and_classes(evidence_from):
     assert support.shape == (2, 3)
 
 
-def test_a_sample_exactly_at_the_radius_counts(evidence_from):
-    evidence = evidence_from([[1, 2, 3]], 0)
-    assert classes_within(evidence, Ball(2)) == [{0, 1}]
-    assert classes_within(evidence, Ball(np.nextafter(2, 0))) == [{0}]
+NEAR_2, NEAR_3 = float(np.nextafter(2, 0)), float(np.nextafter(3, 1))
+BY_HAND = {
+    "a sample exactly at the radius counts": ([[1, 2, 3]], Ball(2), [{0, 1}]),
+    "one just beyond does not": ([[1, 2, 3]], Ball(NEAR_2), [{0}]),
+    "a coinciding sample counts for radius zero": ([[0, 1], [1, 1]], Ball(0), [{0}, set()]),
+    **{
+        f"all samples tied with neighbor {k} count": ([[2, 1, 2, 2, 3]], Nearest(k), [classes])
+        for k, classes in ((1, {1}), *((k, {0, 1, 2, 3}) for k in (2, 3, 4)), (5, {0, 1, 2, 3, 4}))
+    },
+    "H-1 counts the nearest only where the ball is empty": (
+        [[1, 3, 4], [2, 3, 4], [3, 4, 5]], BallElseNearest(2, 2), [{0}, {0}, {0, 1}],
+    ),
+    "H-2 counts the nearest only where the ball is not empty": (
+        [[1, 3, 4], [2, 3, 4], [3, 4, 5]], BallWithNearest(2, 2), [{0, 1}, {0, 1}, set()],
+    ),
+    "H-2 keeps the whole ball where it holds more than k": (
+        [[1, 2, 3, 4]], BallWithNearest(3, 2), [{0, 1, 2}],
+    ),
+    "a relative ball counts up to so many times the nearest distance": (
+        [[1, 3, 4], [2, 6, 7], [0, 1, 2], [3, 4, 5]], RelativeBall(2, 3),
+        [{0, 1}, {0, 1}, {0}, set()],
+    ),
+    "and nothing just beyond": (
+        [[1, 3, 4], [2, 6, 7], [0, 1, 2], [3, 4, 5]], RelativeBall(2, NEAR_3),
+        [{0}, {0}, {0}, set()],
+    ),
+    "with ratio one all classes that tie for the nearest count": (
+        [[2, 2, 3], [1, 2, 2]], RelativeBall(2, 1), [{0, 1}, {0}],
+    ),
+    **{
+        f"a class without samples never counts: {rule}": ([[1, np.inf, 2]], rule, [{0, 2}])
+        for rule in ANY_RULE
+    },
+}  # fmt: skip
 
 
-def test_a_coinciding_sample_counts_for_radius_zero(evidence_from):
-    assert classes_within(evidence_from([[0, 1], [1, 1]], 0), Ball(0)) == [{0}, set()]
-
-
-def test_all_samples_tied_with_the_kth_neighbor_count(evidence_from):
-    evidence = evidence_from([[2, 1, 2, 2, 3]], n_neighbors=5)
-    assert classes_within(evidence, Nearest(1)) == [{1}]
-    for k in (2, 3, 4):
-        assert classes_within(evidence, Nearest(k)) == [{0, 1, 2, 3}]
-    assert classes_within(evidence, Nearest(5)) == [{0, 1, 2, 3, 4}]
-
-
-def test_h1_counts_the_nearest_only_where_the_ball_is_empty(evidence_from):
-    evidence = evidence_from([[1, 3, 4], [2, 3, 4], [3, 4, 5]], n_neighbors=2)
-    assert classes_within(evidence, BallElseNearest(2, 2)) == [{0}, {0}, {0, 1}]
-
-
-def test_h2_counts_the_nearest_only_where_the_ball_is_not_empty(evidence_from):
-    evidence = evidence_from([[1, 3, 4], [2, 3, 4], [3, 4, 5]], n_neighbors=2)
-    assert classes_within(evidence, BallWithNearest(2, 2)) == [{0, 1}, {0, 1}, set()]
-
-
-def test_h2_keeps_the_whole_ball_where_it_holds_more_than_k(evidence_from):
-    evidence = evidence_from([[1, 2, 3, 4]], n_neighbors=2)
-    assert classes_within(evidence, BallWithNearest(3, 2)) == [{0, 1, 2}]
+@pytest.mark.parametrize(("distances", "rule", "supports"), BY_HAND.values(), ids=BY_HAND)
+def test_what_is_within_reach(distances, rule, supports, evidence_from):
+    """Distances to the only sample of each class."""
+    evidence = evidence_from(distances, n_neighbors=rule.n_neighbors)
+    assert classes_within(evidence, rule) == supports
 
 
 def test_k_beyond_the_training_set_counts_every_class_that_has_samples(gather):
@@ -71,35 +81,14 @@ def test_k_beyond_the_training_set_counts_every_class_that_has_samples(gather):
 
 
 @pytest.mark.parametrize("rule", ANY_RULE, ids=repr)
-def test_a_class_without_samples_never_counts(rule, evidence_from):
-    evidence = evidence_from([[1, np.inf, 2]], n_neighbors=2)
-    assert classes_within(evidence, rule) == [{0, 2}]
-
-
-@pytest.mark.parametrize("rule", ANY_RULE, ids=repr)
-def test_no_training_samples_support_nothing(rule):
+def test_no_training_samples_support_nothing_and_no_queries_give_an_empty_mask(rule):
     assert classes_within(empty_evidence(2, 3, 2), rule) == [set(), set()]
-
-
-@pytest.mark.parametrize("rule", ANY_RULE, ids=repr)
-def test_no_queries_give_an_empty_mask(rule):
     assert find_support(empty_evidence(0, 3, 2), rule).shape == (0, 3)
 
 
 def test_a_support_needs_as_many_neighbor_distances_as_k(evidence_from):
     with pytest.raises(InputError, match="holds 1 neighbor distances, too few for k=2"):
         find_support(evidence_from([[1, 2, 3]], n_neighbors=1), Nearest(2))
-
-
-def test_a_relative_ball_counts_up_to_so_many_times_the_nearest_distance(evidence_from):
-    evidence = evidence_from([[1, 3, 4], [2, 6, 7], [0, 1, 2], [3, 4, 5]], n_neighbors=0)
-    assert classes_within(evidence, RelativeBall(2, 3)) == [{0, 1}, {0, 1}, {0}, set()]
-    assert classes_within(evidence, RelativeBall(2, np.nextafter(3, 1))) == [{0}, {0}, {0}, set()]
-
-
-def test_with_ratio_one_all_classes_that_tie_for_the_nearest_count(evidence_from):
-    evidence = evidence_from([[2, 2, 3], [1, 2, 2]], n_neighbors=0)
-    assert classes_within(evidence, RelativeBall(2, 1)) == [{0, 1}, {0}]
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,6 @@ def test_blocks_are_made_anew_and_the_rest_stays():
     assert fill(filled, MAKERS) == filled
 
 
-def test_what_is_empty_in_the_repository_can_stay_so():
-    assert find_blocks(fill(PAGE, MAKERS, empty=False))["two"] == ""
-
-
 def test_a_block_that_nothing_makes_is_an_error():
     with pytest.raises(BlockError, match="'one'"):
         fill(PAGE, {"two": lambda: ""})

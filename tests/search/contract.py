@@ -1,6 +1,9 @@
 """The contract of an index of ours, which also decides and says how far its lists are complete."""
 
+import pickle
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -8,8 +11,9 @@ import pytest
 from iknow.core.arrays import Ints
 from iknow.core.codes import NO_BELIEF
 from iknow.core.decision import Scope, decide, is_enough, scope_of
-from iknow.core.evidence import Evidence
+from iknow.core.evidence import NO_EXEMPLAR, Evidence
 from iknow.core.rule import Rule
+from iknow.errors import InputError
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 from iknow.search.index import RowIndex
 from iknow.testing import KINDS, IndexContract, Problem, assert_same_evidence
@@ -74,6 +78,57 @@ class RowIndexContract(IndexContract):
                 found = index.search(points, scope)
                 assert is_enough(found, scope).all()
                 assert_complete(found, whole, scope)
+
+    def test_an_empty_index_gives_no_evidence(self) -> None:
+        index = self.make_index(np.empty((0, 3)), np.empty(0, dtype=int), 2)
+        assert isinstance(index, RowIndex)
+        evidence = index.gather(np.zeros((4, 3)), per_class=3)
+        assert evidence.distances.shape == (4, 2, 3)
+        assert np.isinf(evidence.distances).all()
+        assert (evidence.rows == NO_EXEMPLAR).all()
+        for rule in (Ball(1.0), Ball(np.inf), RelativeBall(9.0, 1.5, quorum=(1, 3))):
+            belief = np.array([0, 1, NO_BELIEF, 0])
+            assert not index.decide(np.zeros((4, 3)), rule, belief).support.any()
+        index.warm_up()
+
+    def test_row_numbers_must_be_one_per_row(self) -> None:
+        with pytest.raises(InputError, match=r"rows must have shape \(3,\); got \(2,\)"):
+            self.make_index(np.zeros((3, 1)), np.array([0, 1, 1]), 2, rows=np.arange(2))
+
+    def test_concurrent_searches_of_a_fresh_index_all_get_the_same_answer(self) -> None:
+        problem = Problem("integer grid", seed=5)
+        asked = problem.queries, 2, 3
+        expected = self._brute_force(*problem.training, *asked[:2], per_class=3)
+        index = self.make_index(*problem.training)
+        together = threading.Barrier(4)
+
+        def search(number: int) -> Evidence:
+            if number < 4:
+                together.wait(60)
+            return index.gather(*asked)
+
+        with ThreadPoolExecutor(4) as pool:
+            for answer in pool.map(search, range(8)):
+                assert_same_evidence(answer, expected)
+
+    def test_a_pickle_answers_alike_and_holds_nothing_derived(self) -> None:
+        problem = Problem("plain", seed=6)
+        index, asked = self.make_index(*problem.training), (problem.queries, 2, 3)
+        fresh = len(pickle.dumps(index))
+        before = index.gather(*asked)
+        again = pickle.loads(pickle.dumps(index))
+        assert_same_evidence(again.gather(*asked), before)
+        assert len(pickle.dumps(index)) <= fresh
+
+    def test_read_only_rows_and_queries_are_searched_without_a_warning(self) -> None:
+        problem = Problem("plain", seed=7)
+        points, queries = (each.astype(np.float32) for each in (problem.points, problem.queries))
+        order = np.argsort(problem.labels, kind="stable")
+        points, labels = points[order], problem.labels[order]
+        points.flags.writeable = queries.flags.writeable = False
+        found = self.make_index(points, labels, problem.n_classes).gather(queries, 1, 2)
+        expected = self._brute_force(points, labels, problem.n_classes, queries, 1, per_class=2)
+        assert_same_evidence(found, expected)
 
     def _asked_with_belief(
         self, kind: str

@@ -5,7 +5,6 @@ import os
 import pickle
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from functools import partial
 
@@ -236,7 +235,6 @@ def test_pages_of_a_mapped_file_are_given_back(tmp_path):
     program = """
 import numpy as np, resource, sys
 from iknow.search.disk import DiskIndex
-from tests.search.contract import RowIndexContract, assert_complete
 rng = np.random.default_rng(0)
 points = np.lib.format.open_memmap(sys.argv[1], mode="w+", dtype=np.float32, shape=(1 << 20, 64))
 for part in np.split(points, 64):
@@ -310,21 +308,6 @@ def test_a_pickle_holds_the_rows_and_the_options(tmp_path):
     assert (again.folder, again.block, again.memory) == (tmp_path, 8, 1 << 21)
     assert pages.find_map(again.points) is not None
     assert_same_evidence(again.gather(queries, 2), before)
-
-
-def test_concurrent_searches_of_a_fresh_index_all_get_the_same_answer():
-    points, labels, queries, _ = clusters(2000)
-    expected = brute_force(points, labels, 4, queries, 2)
-    index = DiskIndex(points, labels, 4, block=16)
-    with ThreadPoolExecutor(4) as pool:
-        for answer in pool.map(lambda _: index.gather(queries, 2), range(8)):
-            assert_same_evidence(answer, expected)
-
-
-def test_an_empty_index_gives_no_evidence():
-    index = DiskIndex(np.empty((0, 3)), np.empty(0, dtype=int), 2)
-    assert np.isinf(index.gather(np.zeros((4, 3))).class_distances).all()
-    assert not index.decide(np.zeros((2, 3)), Ball(1.0), np.array([0, 1])).support.any()
 
 
 def test_items_are_taken_a_few_pages_at_a_time(tmp_path, monkeypatch):

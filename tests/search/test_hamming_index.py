@@ -1,7 +1,5 @@
 """HammingIndex against counting every difference, compiled and not, and how an index is chosen."""
 
-import pickle
-
 import numpy as np
 import pytest
 
@@ -85,27 +83,9 @@ def test_rows_that_do_not_fit_are_searched_in_tiles(monkeypatch):
     assert_same_evidence(index.gather(queries, 2), expected)
 
 
-def test_a_pickled_index_answers_alike_and_holds_its_rows_alone():
-    points, queries = leaves(0, 90), leaves(1, 8)
-    index = HammingIndex(points, np.arange(90) % 3, 3)
-    expected = index.gather(queries, 2, 3)
-    kept = pickle.dumps(index)
-    assert len(kept) < 2 * points.nbytes
-    assert_same_evidence(pickle.loads(kept).gather(queries, 2, 3), expected)
-
-
 def test_zero_equals_minus_zero_and_large_leaf_numbers_differ_by_one():
     index = HammingIndex([[0.0, 2.0**24 - 1], [-0.0, 2.0**24 - 2]], [0, 1], 2)
     assert index.gather([[-0.0, 2.0**24 - 1]]).class_distances.tolist() == [[0.0, 1.0]]
-
-
-def test_read_only_rows_such_as_those_of_a_bundle_are_searched():
-    points, queries = leaves(0, 50), leaves(1, 6)
-    points.flags.writeable = queries.flags.writeable = False
-    labels = np.arange(50) % 2
-    found = HammingIndex(points, np.sort(labels), 2).gather(queries, 1)
-    expected = brute_force(points, np.sort(labels), 2, queries, 1, measure=differences)
-    assert_same_evidence(found, expected)
 
 
 def test_counting_is_chosen_for_p_0_on_any_device_and_beside_any_index():

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iknow.core.evidence import merge_evidence
+from iknow.core.evidence import Evidence, merge_evidence
 from iknow.search.cells import CpuIndex
 from iknow.search.kernels.numba import is_compiled
 from iknow.search.kernels.numpy import NumpyBlocks, lowest_few
@@ -62,45 +62,27 @@ def expected_of(make, points, labels, queries, m):
 
 
 @pytest.mark.parametrize("make", WAYS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(problem=problems())
-def test_they_are_those_of_plain_loops(make, problem):
-    points, labels, queries, m, _ = problem
-    found = make(points, labels, N_CLASSES).gather(queries, 1, m)
-    assert_same_evidence(found, expected_of(make, points, labels, queries, m))
-
-
-@pytest.mark.parametrize("make", WAYS)
-@settings(max_examples=25, deadline=None)
-@given(problem=problems())
-def test_neither_the_order_of_rows_nor_parts_change_them(make, problem):
+def test_they_are_those_of_plain_loops_in_any_order_of_rows_or_parts(make, problem):
     points, labels, queries, m, rng = problem
-    whole = make(points, labels, N_CLASSES).gather(queries, 0, m)
+    expected = expected_of(make, points, labels, queries, m)
+    assert_same_evidence(make(points, labels, N_CLASSES).gather(queries, 1, m), expected)
     order = rng.permutation(len(points))
     shuffled = make(points[order], labels[order], N_CLASSES, rows=order)
-    assert_same_evidence(shuffled.gather(queries, 0, m), whole)
+    for fewer in {1, 2, m - 1, m} - {0}:
+        first = Evidence(
+            expected.distances[:, :, :fewer],
+            expected.neighbor_distances,
+            expected.rows[:, :, :fewer],
+        )
+        assert_same_evidence(shuffled.gather(queries, 1, fewer), first)
     parts = [part for part in np.array_split(order, 3) if len(part)]
     found = [
-        make(points[part], labels[part], N_CLASSES, rows=part).gather(queries, 0, m)
+        make(points[part], labels[part], N_CLASSES, rows=part).gather(queries, 1, m)
         for part in parts
     ]
-    assert_same_evidence(merge_evidence(found), whole)
-
-
-@pytest.mark.parametrize("make", WAYS)
-@settings(max_examples=25, deadline=None)
-@given(problem=problems())
-def test_fewer_are_the_first_of_more(make, problem):
-    points, labels, queries, m, _ = problem
-    index = make(points, labels, N_CLASSES)
-    more, one = index.gather(queries, 0, m), index.gather(queries)
-    for fewer in (1, 2, m - 1):
-        if fewer:
-            found = index.gather(queries, 0, fewer)
-            np.testing.assert_array_equal(found.distances, more.distances[:, :, :fewer])
-            np.testing.assert_array_equal(found.rows, more.rows[:, :, :fewer])
-    np.testing.assert_array_equal(more.class_distances, one.class_distances)
-    np.testing.assert_array_equal(more.exemplars, one.exemplars)
+    assert_same_evidence(merge_evidence(found), expected)
 
 
 @given(

@@ -67,11 +67,6 @@ def test_decisions_are_those_of_one_index():
         assert_same_decision(index.decide(queries, rule, belief), expected)
 
 
-def test_an_empty_index_gives_no_evidence():
-    index = ShardedIndex(np.empty((0, 3)), np.empty(0, dtype=int), 2, devices=["cpu", "cpu"])
-    assert np.isinf(index.gather(np.zeros((4, 3))).class_distances).all()
-
-
 @pytest.mark.parametrize("devices", [[], "cpu", torch.device("cpu")])
 def test_devices_are_a_list(devices):
     with pytest.raises(InputError, match=r"at least one device, such as \['cuda:0', 'cuda:1'\]"):

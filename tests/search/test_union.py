@@ -77,47 +77,41 @@ class TestMoreUnions(TestUnion):
     seeds_per_kind = 4
 
 
+def changed_torch(*training, **options):
+    from iknow.search.kernels.torch import TorchIndex
+
+    return TorchIndex(*training, device="cpu", **options)
+
+
+CHANGED = {
+    "Minkowski": (partial(MinkowskiIndex, p=np.inf), None),
+    "Hamming": (HammingIndex, None),
+    "of somebody else": (partial(CheckedIndex, make=CpuIndex), CpuIndex),
+    "torch": (changed_torch, CpuIndex),
+}
+
+
 @pytest.mark.slow
-class TestChangedMinkowski(RowIndexContract):
+@pytest.mark.parametrize("name", CHANGED, scope="class")
+class TestChangedIndexes(RowIndexContract):
     seeds_per_kind = 1
+
+    @pytest.fixture(autouse=True)
+    def _of_that_name(self, name):
+        self.name = name
+        if name == "torch":
+            pytest.importorskip("torch")
 
     def measure(self, points, place):
-        return np.abs(points - place).max(axis=1)  # no sum, whose order would matter
+        if self.name == "Minkowski":
+            return np.abs(points - place).max(axis=1)  # no sum, whose order would matter
+        if self.name == "Hamming":
+            return (points != place).sum(axis=1).astype(np.float64)
+        return super().measure(points, place)
 
     def make_index(self, activations, labels, n_classes, rows=None):
-        return detour(partial(MinkowskiIndex, p=np.inf), activations, labels, n_classes, rows)
-
-
-@pytest.mark.slow
-class TestChangedHamming(RowIndexContract):
-    seeds_per_kind = 1
-
-    def measure(self, points, place):
-        return (points != place).sum(axis=1).astype(np.float64)
-
-    def make_index(self, activations, labels, n_classes, rows=None):
-        return detour(HammingIndex, activations, labels, n_classes, rows)
-
-
-@pytest.mark.slow
-class TestChangedCheckedIndex(RowIndexContract):
-    seeds_per_kind = 1
-
-    def make_index(self, activations, labels, n_classes, rows=None):
-        make = partial(CheckedIndex, make=CpuIndex)
-        return detour(make, activations, labels, n_classes, rows, side=CpuIndex)
-
-
-@pytest.mark.slow
-class TestChangedTorchIndex(RowIndexContract):
-    seeds_per_kind = 1
-
-    def make_index(self, activations, labels, n_classes, rows=None):
-        pytest.importorskip("torch")
-        from iknow.search.kernels.torch import TorchIndex
-
-        make = partial(TorchIndex, device="cpu")
-        return detour(make, activations, labels, n_classes, rows, side=CpuIndex)
+        make, side = CHANGED[self.name]
+        return detour(make, activations, labels, n_classes, rows, side=side)
 
 
 class Stopping(CpuIndex):

@@ -8,9 +8,12 @@ IK of any setting is a sum.
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.stats import binomtest
 
 from iknow.core.quorum import Contrast
-from iknow.selection.selection import Candidate
+from iknow.errors import SelectionError
+from iknow.rules import Ball
+from iknow.selection import Goal
 from iknow.selection.validation import Validation
 
 
@@ -42,11 +45,16 @@ class LeveledPopulation:
         return self.take(kinds, rng.random(n) < self.error[kinds])
 
     def known(self, selection):
-        """Which kinds are IK."""
-        chosen = Candidate(
-            selection.neighborhoods, selection.knowable, selection.least_confidence, selection.level
-        )
-        return chosen.find_known(self.take(np.arange(len(self.share))))
+        """Which kinds are IK by the definition of a ball or a relative ball."""
+        known = self.confidence >= selection.least_confidence
+        if selection.knowable is not None:
+            known &= np.isin(self.belief, selection.knowable)
+        for layer, rule in selection.neighborhoods.items():
+            i = int(layer.removeprefix("layer"))
+            own, other = self.own[i], self.other[i]
+            reach = rule.radius if isinstance(rule, Ball) else rule.ratio * own
+            known &= (own <= rule.radius) & (own < np.inf) & ((reach < other) | (other == np.inf))
+        return known
 
     def coverage(self, selection):
         return self.share[self.known(selection)].sum() / self.share.sum()
@@ -79,3 +87,37 @@ def leveled(error, seed=0, n_layers=2, share=None, tied=False):
     share = np.ones(n) if share is None else np.asarray(share, float)
     columns = own, own * ratio, confidence, share, np.asarray(error, float)
     return LeveledPopulation(*columns, np.zeros(n, dtype=np.int64))
+
+
+def of_kinds(*kinds):
+    """One layer; each kind is (belief, own, other, share, error)."""
+    belief, own, other, share, error = (np.array(column) for column in zip(*kinds, strict=True))
+    return LeveledPopulation(own[None], other[None], np.zeros(len(own)), share, error, belief)
+
+
+class Outcome:
+    """How often certificates are issued, and how often they are broken.
+
+    certify: makes a selection of validation samples, a goal, and a function that draws more
+    samples. A certificate is broken where the true accuracy on IK is not above the target; that may
+    happen in a fraction 1 - confidence of the draws. Exactly at the target stands for all that is
+    below by less than any number.
+    """
+
+    def __init__(self, population, certify, confidence, n_draws, n, **options):
+        self.n_draws, self.confidence, self.issued, self.broken = n_draws, confidence, 0, 0
+        rng = np.random.default_rng(1)
+        for seed in range(n_draws):
+            part = population.draw(rng, n)
+            goal = Goal(confidence=confidence, random_state=seed, **options)
+            try:
+                selection = certify(part, goal, lambda m: population.draw(rng, m))
+            except SelectionError:
+                continue
+            self.issued += 1
+            target = options.get("accuracy", selection.certificate.accuracy)
+            self.broken += population.is_broken(selection, target)
+
+    def check_promise(self):
+        test = binomtest(self.broken, self.n_draws, 1 - self.confidence, alternative="greater")
+        assert test.pvalue > 1e-3, f"{self.broken} of {self.n_draws} promises were broken"

@@ -1,15 +1,12 @@
-"""Levels chosen on validation data: coverages matched, certificates and false alarms kept.
+"""Levels chosen on validation data: coverages matched, accuracies certified, false alarms kept.
 
-The promises are simulated on populations whose truth is known (`populations`). A certificate is
-broken where the true accuracy on IK is not above the target: exactly at it stands for all that is
-below by less than any number.
+How often certificates are broken is in `test_promises`.
 """
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest
 
 from iknow.core.quorum import Contrast
 from iknow.errors import InputError, SelectionError
@@ -86,110 +83,13 @@ def test_samples_that_can_never_be_ik_leave_the_coverage_that_is_left():
     assert match_level(part, part, 0.9).coverage == possible
 
 
-@pytest.mark.parametrize("coverage", [0, -0.1, 1.1, float("nan")])
+@pytest.mark.parametrize("coverage", [0, -0.1, 1.01, float("nan")])
 def test_a_coverage_lies_above_0_and_up_to_1(coverage):
     with pytest.raises(InputError, match=r"coverage must lie in \(0, 1\]"):
         Goal(coverage=coverage)
 
 
 # Accuracy
-
-
-def at_target(target):
-    """Wherever one looks, exactly at the target."""
-    return leveled(np.full(400, 1 - target))
-
-
-def all_tied(target):
-    return leveled(np.full(3, 1 - target), tied=True, n_layers=1)
-
-
-def steep(target):
-    """Never wrong up to half of the coverage, then always, until the target is just missed."""
-    n_wrong = int(np.ceil(200 * (1 - target) / target))
-    return leveled(np.repeat([0.0, 1.0], [200, 100 + n_wrong]))
-
-
-def wrong_on_top(target):
-    """The surest are the worst, and all together are exactly at the target."""
-    error = np.full(400, 1 - target)
-    error[:100] = 2 * (1 - target)
-    error[100:] -= (1 - target) / 3
-    return leveled(error)
-
-
-def sure_and_wrong(target):
-    """As the model's confidence sees it, the order is the reverse."""
-    population = wrong_on_top(target)
-    return replace(population, confidence=population.confidence[::-1].copy())
-
-
-def constant_scores(target):
-    return replace(at_target(target), confidence=np.zeros(400))
-
-
-def saturated(target):
-    """Half of the scores are certain, and no better."""
-    return replace(at_target(target), confidence=np.repeat([np.inf, -np.inf], 200))
-
-
-MANY, FEW = (0.9, 0.9, 400), (0.7, 0.8, 40)
-"""Target, confidence and number of samples."""
-ADVERSARIES = [
-    (at_target, *MANY),
-    (at_target, *FEW),
-    (all_tied, *MANY),
-    (all_tied, *FEW),
-    (steep, *MANY),
-    (wrong_on_top, *MANY),
-    (sure_and_wrong, *FEW),
-    (constant_scores, *FEW),
-    (saturated, *FEW),
-]
-
-
-class Outcome:
-    """How often certificates are issued, and broken."""
-
-    def __init__(self, population, target, confidence, n_draws, n, *, reference=None, **options):
-        self.n_draws, self.confidence, self.issued, self.broken = n_draws, confidence, 0, 0
-        rng = np.random.default_rng(1)
-        for seed in range(n_draws):
-            part = population.draw(rng, n)
-            others = None
-            if reference is not None:
-                others = without_labels(part if reference == "same" else population.draw(rng, 50))
-            try:
-                goal = Goal(accuracy=target, confidence=confidence, random_state=seed, **options)
-                selection = certify_level(part, others, goal)
-            except SelectionError:
-                continue
-            self.issued += 1
-            self.broken += population.is_broken(selection, selection.certificate.accuracy)
-
-    def check_promise(self):
-        test = binomtest(self.broken, self.n_draws, 1 - self.confidence, alternative="greater")
-        assert test.pvalue > 1e-3, f"{self.broken} of {self.n_draws} promises were broken"
-
-
-def test_a_populations_accuracy_is_what_its_samples_say():
-    population = steep(0.9)
-    part = draw(population, 50_000)
-    for coverage in (0.3, 0.6, 1.0):
-        found = match_level(part, part, coverage)
-        assert population.coverage(found) == pytest.approx(found.coverage, abs=0.01)
-        assert population.is_broken(found, 0.9) == (found.accuracy < 0.9)
-
-
-@pytest.mark.parametrize("make", [all_tied, at_target])
-def test_certificates_are_seldom_broken(make):
-    Outcome(make(0.8), 0.8, 0.8, n_draws=40, n=100).check_promise()
-
-
-def test_a_certificate_is_not_kept_by_promising_nothing():
-    outcome = Outcome(steep(0.9), 0.9, 0.9, n_draws=10, n=1500)
-    assert outcome.issued == 10
-    outcome.check_promise()
 
 
 def test_the_sequence_does_not_start_where_too_few_samples_certify():
@@ -199,35 +99,6 @@ def test_the_sequence_does_not_start_where_too_few_samples_certify():
         part = draw(population, 300, seed)
         found = certify_level(part, None, Goal(accuracy=0.7, confidence=0.7, random_state=seed))
         assert found.coverage > 0.8
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("make", "target", "confidence", "n"), ADVERSARIES)
-def test_certificates_are_broken_as_rarely_as_promised(make, target, confidence, n):
-    Outcome(make(target), target, confidence, n_draws=300, n=n).check_promise()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("reference", ["others", "same"])
-def test_a_reference_does_not_break_the_promise(reference):
-    """Even the samples that certify may lay the path, as long as their labels do not."""
-    Outcome(at_target(0.9), 0.9, 0.9, 200, 300, reference=reference).check_promise()
-
-
-@pytest.mark.slow
-def test_the_usual_goal_is_a_promise_too():
-    """Its target is that of the certificate: a tenth of the errors among those that choose."""
-    population = leveled(np.repeat([0.0, 0.3], [300, 100]))
-    outcome = Outcome(population, None, 0.9, 300, 1500)
-    assert outcome.issued > 100
-    outcome.check_promise()
-
-
-@pytest.mark.slow
-def test_a_promise_for_each_class_is_kept():
-    population = at_target(0.8)
-    three = replace(population, belief=np.arange(400) % 3)
-    Outcome(three, 0.8, 0.8, 150, 400, each_class=True).check_promise()
 
 
 @pytest.mark.parametrize("reference", [False, True])

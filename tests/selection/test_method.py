@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from iknow.errors import InputError, SelectionError
+from iknow.errors import InputError
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 from iknow.selection import Goal, Validation, choose, match_coverage, select
 from iknow.testing import brute_force
@@ -69,11 +69,6 @@ def test_a_coverage_is_matched(data):
     assert choose(Goal(coverage=0.6), Validation(*data), RelativeBall).coverage == pytest.approx(
         0.6, abs=1.001 / 200
     )
-
-
-def test_a_coverage_of_a_ball_is_refused(data):
-    with pytest.raises(SelectionError, match="Nearest and RelativeBall; Ball can be tuned"):
-        choose(Goal(coverage=0.6), Validation(*data), Ball)
 
 
 def test_an_accuracy_is_certified_for_the_classes_by_name(data):

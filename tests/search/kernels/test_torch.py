@@ -3,7 +3,6 @@
 import pickle
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ import torch
 from iknow.core.decision import Scope
 from iknow.core.rule import Horizon
 from iknow.errors import InputError
-from iknow.search.cells import CpuIndex
 from iknow.search.engine import NO_ROW
 from iknow.search.kernels import torch as kernels
 from iknow.search.kernels.torch import (
@@ -290,14 +288,6 @@ def test_beyond_the_cap_nothing_leaves_the_device(own, other, horizon):
     assert np.isinf(found.complete_below[:, [0, 2]]).all()
 
 
-def test_an_empty_index_gives_no_evidence():
-    index = TorchIndex(np.empty((0, 3)), np.empty(0, dtype=int), 2)
-    evidence = index.gather(np.zeros((4, 3)), per_class=3)
-    assert np.isinf(evidence.distances).all()
-    assert (evidence.rows == -1).all()
-    assert evidence.per_class == 3
-
-
 @pytest.mark.parametrize("device", ["cuda:99", "meta", "nonsense"])
 def test_a_device_that_is_not_there_is_refused_with_a_way_out(device):
     with pytest.raises(InputError, match=f"cannot use device '{device}'.*use device='cpu'"):
@@ -311,23 +301,6 @@ def test_a_pickle_holds_the_points_and_nothing_derived():
     pickled = pickle.dumps(index)
     assert len(pickled) < points.nbytes + index.labels.nbytes + index.rows.nbytes + 2000
     assert_same_evidence(pickle.loads(pickled).gather(queries, 4), before)
-
-
-def test_a_read_only_array_is_searched_without_a_warning():
-    points, labels, queries = random_problem()
-    points.setflags(write=False)
-    queries.setflags(write=False)
-    evidence = TorchIndex(points, np.sort(labels), 5).gather(queries)
-    assert_same_evidence(evidence, CpuIndex(points, np.sort(labels), 5).gather(queries))
-
-
-def test_concurrent_searches_of_a_fresh_index_all_get_the_same_answer():
-    points, labels, queries = random_problem()
-    expected = brute_force(points, labels, 5, queries, 3)
-    index = TorchIndex(points, labels, 5)
-    with ThreadPoolExecutor(4) as pool:
-        for answer in pool.map(lambda _: index.gather(queries, 3), range(8)):
-            assert_same_evidence(answer, expected)
 
 
 def test_torch_and_triton_are_loaded_only_when_asked_for():
