@@ -201,18 +201,25 @@ def state(ec):
 
 THERE = np.setdiff1d(np.arange(60), [58])  # what the classifier of these tests has
 BAD = {
-    "the same id twice": (lambda memory: memory.remove([3, 4, 3]), "ids must differ; 3 came twice"),
-    "no id": (lambda memory: memory.remove([]), "ids must be the numbers of samples, at least one"),
+    "the same id twice": (
+        lambda memory: memory.remove([3, 4, 3]),
+        "ids must give .* number; 3 came twice",
+    ),
+    "no id": (lambda memory: memory.remove([]), "ids must be a whole number >= 0"),
+    "no number": (
+        lambda memory: memory.remove(np.array([], int)),
+        "remove cannot remove 0 samples",
+    ),
     "an id that is a number": (lambda memory: memory.remove(3), "ids must be"),
     "an id that is not there": (
         lambda memory: memory.remove([3, 60]),
         "no samples with these numbers: 60",
     ),
     "a removed id": (lambda memory: memory.remove([58]), "no samples with these numbers: 58"),
-    "a negative id": (lambda memory: memory.remove([-1]), "ids must be numbers from 0"),
-    "ids of text": (lambda memory: memory.remove(["3"]), "ids must be the numbers of samples"),
-    "ids of floats": (lambda memory: memory.remove([3.0]), "ids must be the numbers of samples"),
-    "flags": (lambda memory: memory.remove([True, False]), "ids must be the numbers of samples"),
+    "a negative id": (lambda memory: memory.remove([-1]), "ids must be a whole number >= 0"),
+    "ids of text": (lambda memory: memory.remove(["3"]), "ids must be a whole number >= 0"),
+    "ids of floats": (lambda memory: memory.remove([3.0]), "ids must be a whole number >= 0"),
+    "flags": (lambda memory: memory.remove([True, False]), "ids must be a whole number >= 0"),
     "everything": (
         lambda memory: memory.remove(THERE),
         "no sample would be left",

@@ -127,8 +127,6 @@ def test_intervals_hold_their_figures(comparison):
     for figures, between in (
         (comparison.wrong, comparison.wrong_between),
         (comparison.mean_wrong, comparison.mean_between),
-        (comparison.augrc, comparison.augrc_between),
-        (comparison.mean_augrc, comparison.augrc_mean_between),
     ):
         assert between.shape == (*figures.shape, 2)
         assert (between[..., 0] <= figures + 1e-9).all()

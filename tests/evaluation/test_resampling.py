@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from iknow.evaluation.compare import draw_weights, interval, join
+from iknow.evaluation.compare import draw_weights, interval
 
 
 def test_a_resample_draws_as_many_samples_as_there_are():
@@ -20,8 +20,3 @@ def test_an_interval_covers_the_truth_as_often_as_promised():
         low, high = interval(means, 0.9)
         hits += low <= 0.3 <= high
     assert 165 <= hits <= 195
-
-
-def test_joined_sets_count_the_same_whatever_their_sizes():
-    joined = join([np.ones((2, 10)), np.ones((2, 1000))])
-    np.testing.assert_allclose(joined[:, :10].sum(axis=1), joined[:, 10:].sum(axis=1))

@@ -24,10 +24,9 @@ import numpy as np
 from iknow.classifier.observe import check_valid, name_labels, observe, read
 from iknow.classifier.plan import Plan, is_fixed, stale
 from iknow.core.arrays import Ints
-from iknow.core.text import as_flag, name, names, shown
+from iknow.core.text import as_flag, names
 from iknow.errors import BundleError, IknowError, InputError
 from iknow.locking import Lock
-from iknow.models.inputs import as_array
 from iknow.models.model import join_whole
 from iknow.models.probe import Probe
 from iknow.models.samples import (
@@ -47,7 +46,9 @@ from iknow.storage.changes import (
     Change,
     Logged,
     check_change,
+    check_fits,
     check_said,
+    check_there,
     now,
 )
 from iknow.storage.saving import commit_changes
@@ -121,7 +122,8 @@ class Memory:
             >>> ec.memory.remove([3, 7], why="blurred").log[0].what
             'remove'
         """
-        change = Change(REMOVE, now(), who, why, np.sort(as_ids(ids)), NONE, NONE, {})
+        numbers = np.sort(as_row_numbers(ids, None, "ids"))
+        change = Change(REMOVE, now(), who, why, numbers, NONE, NONE, {})
         return self.step(lambda plan: apply(plan, change))
 
     def relabel(self, ids: Any, y: Any, who: str = "", why: str = "") -> Self:
@@ -138,13 +140,13 @@ class Memory:
             >>> ec.memory.relabel([3], [0], who="Ada", why="a slip").log[0].ids
             array([3])
         """
-        numbers, when = as_ids(ids), now()
+        numbers, when = as_row_numbers(ids, None, "ids"), now()
         order = np.argsort(numbers)
         labels = check_count(as_vector(y, "y", column=True), len(numbers))[order]
         rows = numbers[order]
 
         def relabeled(plan: Plan) -> Plan:
-            check_there(plan, rows)
+            check_there(rows, plan.index.has)
             codes, new = encode_all(labels, plan.classes)
             points = {layer: index.take(rows)[0] for layer, index in plan.indexes.items()}
             return apply(plan, Change(RELABEL, when, who, why, rows, rows, codes, points, new))
@@ -241,37 +243,16 @@ def as_bundled(plan: Plan, changes: Iterable[Change], sha256: str) -> Plan:
 
 def apply(plan: Plan, change: Change) -> Plan:
     """The plan after a change. This checks everything and changes nothing."""
-    check_change(change, plan.layers)
+    check_change(change)
     classes = extend_classes(plan.classes, change.classes)
-    check_there(plan, change.removed)
-    new = np.setdiff1d(change.rows, change.removed)
-    if (taken := new[plan.index.has(new)]).size:
-        raise InputError(
-            f"there are samples with these numbers: {names(taken.tolist())}; the rows of new ones "
-            "must differ from theirs"
-        )
-    labels, n_rows = change.labels, plan.index.n_rows + len(change.rows) - len(change.removed)
-    if labels.size and not 0 <= labels.min() <= labels.max() < len(classes):
-        raise InputError(f"a change must give class codes from 0 to {len(classes) - 1}")
-    if not n_rows:
-        raise InputError(
-            "no sample would be left, and without evidence nothing can be asserted: add others "
-            "first"
-        )
-    for layer, rule in (plan.rules or {}).items():
-        if max(rule.n_neighbors, *rule.quorum) > n_rows:
-            raise InputError(
-                f"{rule!r} of layer {name(layer)!r} asks for more samples than the {n_rows} "
-                "that would be left: add others first, or tune for fewer"
-            )
+    widths = {layer: index.n_features for layer, index in plan.indexes.items()}
+    n_classes, has = len(classes), plan.index.has
+    check_fits(change, n_classes, plan.index.n_rows, has, widths, plan.rules or {})
     indexes = {}
     for layer, index in plan.indexes.items():
-        none = np.empty((0, index.n_features), dtype=np.float32)
-        came = change.points[layer] if len(change.rows) else none, labels, change.rows
-        try:
-            indexes[layer] = index.changed(change.removed, *came, len(classes))
-        except InputError as error:
-            raise InputError(f"layer {name(layer)!r}: {error}") from error
+        none = np.empty((0, widths[layer]), dtype=np.float32)
+        came = change.points.get(layer, none), change.labels, change.rows
+        indexes[layer] = index.changed(change.removed, *came, n_classes)
     leaving, probe = np.setdiff1d(change.removed, change.rows), plan.probe
     selection = plan.selection or plan.given
     return replace(
@@ -332,27 +313,3 @@ def first_free(plan: Plan, n: int) -> int:
     if first + n > np.iinfo(np.int64).max:
         raise InputError(f"no numbers are left after {first - 1}: give rows=...")
     return first
-
-
-def check_there(plan: Plan, numbers: Ints) -> None:
-    """Refuse numbers of samples that are not there."""
-    there = plan.index.has(numbers)
-    if not there.all():
-        missing = names(numbers[~there].tolist())
-        raise InputError(f"there are no samples with these numbers: {missing}")
-
-
-def as_ids(ids: Any) -> Ints:
-    """Numbers of samples, distinct, at least one, of shape (n,)."""
-    numbers = as_array(ids, "ids")
-    if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or not len(numbers):
-        raise InputError(
-            "ids must be the numbers of samples, at least one, as a list or an array; got "
-            f"{shown(ids)}"
-        )
-    found, counts = np.unique(numbers, return_counts=True)
-    if (counts > 1).any():
-        raise InputError(f"ids must differ; {names(found[counts > 1].tolist())} came twice")
-    if int(found[0]) < 0 or int(found[-1]) > np.iinfo(np.int64).max:
-        raise InputError(f"ids must be numbers from 0 to 2**63 - 1; got {names(ids)}")
-    return numbers.astype(np.int64)

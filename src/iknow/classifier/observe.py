@@ -24,7 +24,6 @@ from iknow.core.arrays import Bools, Ints, Labels
 from iknow.core.codes import NO_BELIEF
 from iknow.core.decision import Decision
 from iknow.core.evidence import Columns, Evidence, discard_evidence, stack_evidence
-from iknow.core.text import names
 from iknow.errors import InputError
 from iknow.explain.later import Later
 from iknow.metrics.lipschitz import unwrap
@@ -100,8 +99,8 @@ def check_features(
         matches = getattr(model, "matches", None)  # of a bundle's own model
         by_name = "input" not in layers and _reads_by_name(model)
         if not by_name and not (matches is not None and matches(table)):
-            moved = _what_moved(list(before), list(table.columns))
-            raise InputError(f"{error}\n{moved}") from error
+            remedy = "Pass X[ec.feature_names_in_], the columns as fit had them"
+            raise InputError(f"{str(error).rstrip()}\n{remedy}") from error
 
 
 def _reads_by_name(model: Any) -> bool:
@@ -112,19 +111,6 @@ def _reads_by_name(model: Any) -> bool:
     named = all(isinstance(name, str) for each in columns for name in np.atleast_1d(each).tolist())
     # Known by its name: importing it takes long.
     return has_base(first, "ColumnTransformer", "sklearn") and first.remainder == "drop" and named
-
-
-def _what_moved(before: list[Any], now: list[Any]) -> str:
-    """Which columns are missing, new, or elsewhere, and what to do about it."""
-    missing = [name for name in before if name not in now]
-    new = [name for name in now if name not in before]
-    moved = [name for name in before if name in now and now.index(name) != before.index(name)]
-    remedy = "pass X[ec.feature_names_in_], the columns as fit had them"
-    if missing:
-        remedy = "pass a table with all columns that fit had, ec.feature_names_in_"
-    said = [("missing", missing), ("new", new), ("moved", [] if missing or new else moved)]
-    words = "; ".join(f"{word}: {names(columns)}" for word, columns in said if columns)
-    return f"Columns {words}: {remedy}"
 
 
 def observe(

@@ -41,7 +41,6 @@ from iknow.evaluation.peers import Observed, Peer, Softmax, default_peers
 from iknow.evaluation.perturbations import PERTURBATIONS, Perturbation
 from iknow.evaluation.risk import (
     RiskCoverage,
-    augrc_of_many,
     certify_by_mapie,
     certify_threshold,
     match_coverage,
@@ -233,11 +232,6 @@ def interval(figures: Any, confidence: float) -> Floats:
     return np.moveaxis(np.quantile(figures, [tail, 1 - tail], axis=0), 0, -1)
 
 
-def join(parts: Sequence[Floats]) -> Floats:
-    """Weights for several sets joined, (resamples, sum of sizes): each set counts the same."""
-    return np.hstack([part / part.shape[1] for part in parts])
-
-
 POINTS = 201  # of a curve that is kept
 
 
@@ -266,23 +260,21 @@ def _tabulate(
     weights = draw_weights(len(test.wrong), rng)
     shape = len(methods), len(scored), len(coverages)
     wrong, asserted, areas = np.empty(shape), np.empty(shape), np.empty(shape[:2])
-    wrong_drawn, areas_drawn = np.empty((RESAMPLES, *shape)), np.empty((RESAMPLES, *shape[:2]))
+    wrong_drawn = np.empty((RESAMPLES, *shape))
     curves: dict[str, dict[str, RiskCoverage]] = {each.name: {} for each in scored}
     for s, each in enumerate(scored):
         drawn = weights if each.own else draw_weights(len(each.wrong), rng)
-        parts, masses = ([each], [drawn]) if each is test else ([test, each], [weights, drawn])
-        mass = join([np.ones((1, len(part.wrong))) for part in parts])[0]
-        mass_drawn, missed = join(masses), np.concatenate([part.wrong for part in parts])
+        parts = [each] if each is test else [test, each]  # each part counts the same
+        mass = np.concatenate([np.full(len(part.wrong), 1 / len(part.wrong)) for part in parts])
+        missed = np.concatenate([part.wrong for part in parts])
         for m, method in enumerate(methods):
             taken = np.stack([limit.asserts(each.scores[m]) for limit in limits[m]])
             asserted[m, s] = taken.mean(axis=1)
             taken = taken * each.wrong  # (n_coverages, n)
             wrong[m, s] = taken.mean(axis=1)
             wrong_drawn[:, m, s] = drawn @ taken.T / len(each.wrong)
-            scores = np.concatenate([part.scores[m] for part in parts])
-            curve = risk_coverage(scores, missed, mass)
+            curve = risk_coverage(np.concatenate([part.scores[m] for part in parts]), missed, mass)
             areas[m, s] = curve.area
-            areas_drawn[:, m, s] = augrc_of_many(scores, missed, mass_drawn)
             curves[each.name][method] = curve.thinned(POINTS)
     goal: Any = {"accuracy": accuracy, "confidence": confidence, "random_state": random_state}
     certified = [certify_threshold(row, clean.wrong, **goal) for row in clean.scores]
@@ -301,8 +293,6 @@ def _tabulate(
         mean_between=interval(wrong_drawn.mean(axis=2), confidence),
         asserted=asserted,
         augrc=areas,
-        augrc_between=interval(areas_drawn, confidence),
-        augrc_mean_between=interval(areas_drawn.mean(axis=2), confidence),
         certified=(test.scores >= np.array(certified)[:, None]).mean(axis=1),
         certified_by_mapie=by_mapie,
         errors=np.array([each.wrong.mean() for each in scored]),

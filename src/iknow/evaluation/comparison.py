@@ -43,8 +43,6 @@ class Comparison:
         asserted: Share of samples asserted, of shape (n_methods, n_sets, n_coverages).
         augrc: Area under the generalized risk-coverage curve, of shape (n_methods, n_sets). Of a
             set other than the test data it is of both together, each counting half.
-        augrc_between: Its confidence interval, of shape (n_methods, n_sets, 2).
-        augrc_mean_between: The same of the mean over sets, of shape (n_methods, 2).
         certified: Share of the test data asserted at the lowest threshold whose accuracy is
             certified, of shape (n_methods,); 0 if there is none.
         certified_by_mapie: The same for softmax by MAPIE's risk control; None if MAPIE is missing.
@@ -63,8 +61,6 @@ class Comparison:
     mean_between: Floats
     asserted: Floats
     augrc: Floats
-    augrc_between: Floats
-    augrc_mean_between: Floats
     certified: Floats
     certified_by_mapie: float | None
     errors: Floats

@@ -14,11 +14,11 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from iknow.cards import COLORS, FAINT, SOFT, bar, card, heading, mark, paragraphs, table, text
+from iknow.cards import bar, card, heading, mark, paragraphs, table, text
 from iknow.core.arrays import Bools, Ints, Labels
 from iknow.core.assertion import Assertion, Reason
 from iknow.core.codes import UNKNOWN, for_json, positions_of
-from iknow.core.text import name, percent, shown
+from iknow.core.text import percent, shown
 from iknow.errors import InputError
 from iknow.explain.assessment import Assessment
 from iknow.models.samples import as_vector
@@ -26,6 +26,7 @@ from iknow.models.samples import as_vector
 NO_ANSWER = "no answer"
 LARGEST_MATRIX = 1 << 30  # bytes
 MOST_CELLS_IN_JSON = 1_000_000
+MOST_CLASSES = 12  # whose matrix fits into a notebook; the page holds more
 
 Value = TypeVar("Value")
 
@@ -195,17 +196,21 @@ class Evaluation(Figures[float]):
             (mark(Assertion[group]) if group in Assertion.__members__ else group, f"{n:,}", *shares)
             for group, n, *shares in self.rows()
         ]
-        accuracy, matrices = percent(self.overall_accuracy), ""
+        matrix: list[tuple[str, ...]] = []
         if max(len(self.classes), len(self.true_classes)) <= MOST_CLASSES:
-            found = [_matrix(self, each) for each in counts if self.matrix[each].any()]
-            matrices = (
-                f'<div style="display:flex;flex-wrap:wrap;gap:8px 28px">{"".join(found)}</div>'
-            )
+            matrix = [
+                (mark(assertion), text(label), *(f"{n:,}" if n else "" for n in row))
+                for assertion in counts
+                for label, row in zip(self.classes, self.matrix[assertion].tolist(), strict=True)
+                if any(row)
+            ]
+        headings = ("", "belief down, truth across", *map(str, self.true_classes))
+        accuracy = percent(self.overall_accuracy)
         return card(
             heading("Evaluation", f"on {self.n_samples:,} samples, {accuracy} right"),
             bar(counts, self.n_samples),
             table(("", "samples", "fraction", "accuracy"), rows, margin="12px 0 0"),
-            matrices,
+            table(headings, matrix, margin="8px 0 0") if matrix else "",
             paragraphs(self.remarks()),
         )
 
@@ -274,37 +279,3 @@ def read_truth(assessment: Assessment, y_true: Any = None) -> tuple[Labels, Ints
     unknown: Bools = positions_of(y_true, classes) == UNKNOWN
     true_classes = np.concatenate([classes, np.unique(y_true[unknown])])
     return true_classes, positions_of(y_true, true_classes)
-
-
-WRONG = "#b3123c"
-MOST_CLASSES = 12  # whose matrix fits into a notebook; the page holds more
-FAINTEST, STRONGEST = 0.12, 0.6
-SQUARE = "min-width:2em;height:1.8em;padding:0 3px;text-align:center;border:none"
-
-
-def _matrix(report: Evaluation, assertion: Assertion) -> str:
-    """The confusion matrix of an assertion; the darker a cell, the more samples."""
-    counts = report.matrix[assertion]
-    rows = [f'<th style="{SQUARE}"></th>{"".join(map(_label, report.true_classes.tolist()))}']
-    for place, label in enumerate(report.classes.tolist()):
-        cells = [_label(label)]
-        for true, count in enumerate(counts[place].tolist()):
-            strength = FAINTEST + (STRONGEST - FAINTEST) * np.sqrt(count / counts.max())
-            color = COLORS[assertion] if true == place else WRONG
-            shade = f"{color}{round(255 * strength):02x}" if count else FAINT
-            cells.append(
-                f'<td style="{SQUARE};background:{shade}">{f"{count:,}" if count else ""}</td>'
-            )
-        rows.append("".join(cells))
-    style = "border-collapse:separate;border-spacing:1px;border:none;font-size:85%;margin:4px 0 0"
-    return (
-        f'<div style="margin:8px 0 0"><div>{mark(assertion)} '
-        f'<span style="{SOFT}">belief down, truth across</span></div>'
-        f'<table style="{style}">{"".join(f"<tr>{row}</tr>" for row in rows)}</table></div>'
-    )
-
-
-def _label(label: object) -> str:
-    shown = name(label)
-    short = shown if len(shown) <= 9 else shown[:8] + "…"
-    return f'<th style="{SQUARE};{SOFT}" title="{text(label)}">{text(short)}</th>'

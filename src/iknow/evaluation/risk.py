@@ -95,26 +95,10 @@ def risk_coverage(scores: Floats, wrong: Bools, weights: Floats | None = None) -
         )
     if np.isnan(scores).any():
         raise InputError(f"scores must be numbers; {int(np.isnan(scores).sum())} are NaN")
-    mass = np.ones(len(scores)) if weights is None else weights
-    coverage, risk = _climb(scores, wrong, mass[None, :])
-    return RiskCoverage(coverage[0], risk[0])
-
-
-def augrc_of_many(scores: Floats, wrong: Bools, weights: Floats) -> Floats:
-    """The AUGRC under each of several weightings, of shape (b,); weights: of shape (b, n)."""
-    coverage, risk = _climb(scores, wrong, weights)
-    return np.asarray(np.trapezoid(risk, coverage))
-
-
-def _climb(scores: Floats, wrong: Bools, weights: Floats) -> tuple[Floats, Floats]:
-    """Coverage and risk from 0 on, for each row of weights, of shape (b, n_groups + 1)."""
     order, ends = _rank_ties(scores)
-    mass = weights[:, order]
-    total = mass.sum(axis=1, keepdims=True)
-    asserted = np.cumsum(mass, axis=1)[:, ends] / total
-    missed = np.cumsum(mass * wrong[order], axis=1)[:, ends] / total
-    start = np.zeros((len(weights), 1))
-    return np.hstack([start, asserted]), np.hstack([start, missed])
+    mass = np.ones(len(scores)) if weights is None else weights[order]
+    asserted, missed = (np.cumsum(each)[ends] / mass.sum() for each in (mass, mass * wrong[order]))
+    return RiskCoverage(np.append(0.0, asserted), np.append(0.0, missed))
 
 
 def _rank_ties(scores: Floats) -> tuple[Ints, Ints]:

@@ -354,19 +354,22 @@ def as_vector(values: Any, what: str, *, column: bool = False) -> Labels:
     return array.astype(object) if is_text else labels
 
 
-def as_row_numbers(rows: Any, n_samples: int) -> Ints:
-    """The distinct numbers that identify the training samples, of shape (n_samples,)."""
-    if rows is None:
+def as_row_numbers(rows: Any, n_samples: int | None, what: str = "rows") -> Ints:
+    """The distinct numbers that identify samples, of shape (n,); n_samples: n, None for any."""
+    if rows is None and n_samples is not None:
         return np.arange(n_samples)
-    numbers = as_array(rows, "rows")
-    fit = numbers.shape == (n_samples,) and numbers.dtype.kind in "iu"
+    numbers = as_array(rows, what)
+    n = numbers.size if n_samples is None else n_samples
+    fit = numbers.shape == (n,) and numbers.dtype.kind in "iu"
     if not fit or (numbers < 0).any() or (numbers > np.iinfo(np.int64).max).any():
         raise InputError(
-            f"rows must be a whole number >= 0, and below 2**63, for each of the {n_samples} "
-            f"samples; got shape {numbers.shape} and dtype {numbers.dtype}"
+            f"{what} must be a whole number >= 0, and below 2**63, for each of the {n} samples; "
+            f"got shape {numbers.shape} and dtype {numbers.dtype}"
         )
-    if len(np.unique(numbers)) != n_samples:
-        raise InputError("rows must give each training sample a different number")
+    found, counts = np.unique(numbers, return_counts=True)
+    if len(found) != n:
+        twice = names(found[counts > 1].tolist())
+        raise InputError(f"{what} must give each sample a different number; {twice} came twice")
     return numbers.astype(np.int64)
 
 

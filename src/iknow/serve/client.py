@@ -2,10 +2,11 @@
 
     samples → body → request, retried where that is safe → answers
 
-Sent again is only what was surely not answered: a request that the service refused for the moment
-(429 and 503, if it says when to come back), and one whose connection had been open before and ended
-without an answer, as a server may close an idle connection at the very moment it is used again. On
-a new connection nothing is sent twice.
+Sent again is only a request that the service refused for the moment (429 and 503, if it says when
+to come back), and one whose connection had been open before and ended before the head of an answer,
+as a server may close an idle connection at the very moment it is used again. If it was killed at
+that moment instead, its audit may hold the request twice; a change is made once all the same, as
+the second is refused (409). On a new connection nothing is sent twice.
 
 A token that travels without TLS can be read by everybody on the way. So it is sent to this machine
 only, unless the caller says otherwise.

@@ -22,7 +22,7 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -31,11 +31,13 @@ from urllib.parse import quote
 import msgspec
 import numpy as np
 
-from iknow.core.arrays import Floats32, Ints
+from iknow.core.arrays import Bools, Floats32, Ints
 from iknow.core.quorum import Quorum
+from iknow.core.rule import Rule
 from iknow.core.text import names, shown
 from iknow.errors import BundleError, InputError
 from iknow.models.probe import restore_probe
+from iknow.models.samples import extend_classes
 from iknow.npy import check_array, decode_array, encode_array
 from iknow.storage.archive import LONGEST_NAME, read_zip, write_zip
 from iknow.storage.manifest import (
@@ -45,9 +47,7 @@ from iknow.storage.manifest import (
     ProbeRecord,
     Record,
     plain_labels,
-    read_classes,
     read_record,
-    write_classes,
     write_record,
 )
 
@@ -152,8 +152,8 @@ def now() -> str:
     return time.isoformat().replace("+00:00", "Z")
 
 
-def check_change(change: Change, layers: Iterable[str]) -> None:
-    """Refuse a change that no classifier with these layers can take; what it is about comes later.
+def check_change(change: Change) -> None:
+    """Refuse a change that no classifier can take; `check_fits` says what a certain one can.
 
     Every field may come from a file or a request, and so may be anything.
     """
@@ -167,15 +167,12 @@ def check_change(change: Change, layers: Iterable[str]) -> None:
     check_said(change.why, "why")
     for name in ("removed", "rows"):
         _check_numbers(getattr(change, name), name)
-    n, given = len(change.rows), set(change.points)
-    if change.labels.shape != (n,) or change.labels.dtype.kind not in "iu":
-        raise InputError(f"a change needs a class code for each of its {n} samples")
-    if n and given != set(layers):
-        raise InputError(
-            f"a change needs activations of the layers {names(sorted(layers))}; got "
-            f"{names(sorted(given, key=shown))}"
-        )
-    came, went = n, len(change.removed)
+    came, went = len(change.rows), len(change.removed)
+    if change.labels.shape != (came,) or change.labels.dtype.kind not in "iu":
+        raise InputError(f"a change needs a class code for each of its {came} samples")
+    for layer, points in change.points.items():
+        if not np.isfinite(points).all():
+            raise InputError(f"layer {shown(layer, 80)}: a change must bring finite activations")
     fits = {
         ADD: came and not went,
         REMOVE: went and not came,
@@ -183,6 +180,61 @@ def check_change(change: Change, layers: Iterable[str]) -> None:
     }
     if not fits[change.what]:
         raise InputError(f"{change.what} cannot remove {went} samples and bring {came}")
+
+
+def check_fits(
+    change: Change,
+    n_classes: int,
+    n_rows: int,
+    has: Callable[[Ints], Bools],
+    widths: Mapping[str, int],
+    rules: Mapping[str, Rule],
+) -> None:
+    """Refuse a change that does not fit the samples that are there.
+
+    n_classes: those of the change included. n_rows: of samples before it; has: which numbers are
+    theirs. widths: the number of features by layer. rules: by layer, those in use.
+    """
+    if (len(change.rows) or change.points) and set(change.points) != set(widths):
+        raise InputError(
+            f"a change needs activations of the layers {names(sorted(widths))}; got "
+            f"{names(sorted(change.points, key=shown))}"
+        )
+    for layer, points in change.points.items():
+        if points.shape != (wanted := (len(change.rows), widths[layer])):
+            raise InputError(
+                f"layer {shown(layer, 80)}: a change needs activations of shape {wanted}, "
+                f"{wanted[1]} features each; got {points.shape}"
+            )
+    check_there(change.removed, has)
+    new = np.setdiff1d(change.rows, change.removed)
+    if (taken := new[has(new)]).size:
+        raise InputError(
+            f"there are samples with these numbers: {names(taken.tolist())}; the rows of new ones "
+            "must differ from theirs"
+        )
+    labels, n_left = change.labels, n_rows + len(change.rows) - len(change.removed)
+    if labels.size and not 0 <= labels.min() <= labels.max() < n_classes:
+        raise InputError(f"a change must give class codes from 0 to {n_classes - 1}")
+    if not n_left:
+        raise InputError(
+            "no sample would be left, and without evidence nothing can be asserted: add others "
+            "first"
+        )
+    for layer, rule in rules.items():
+        if max(rule.n_neighbors, *rule.quorum) > n_left:
+            raise InputError(
+                f"{rule!r} of layer {shown(layer, 80)} asks for more samples than the {n_left} "
+                "that would be left: add others first, or tune for fewer"
+            )
+
+
+def check_there(numbers: Ints, has: Callable[[Ints], Bools]) -> None:
+    """Refuse numbers of samples that are not there."""
+    there = has(numbers)
+    if not there.all():
+        missing = names(numbers[~there].tolist())
+        raise InputError(f"there are no samples with these numbers: {missing}")
 
 
 def check_said(text: Any, what: str) -> str:
@@ -269,9 +321,7 @@ def decode_change(payload: bytes) -> Change:
             check_array(array, name, "<i8", array.shape[:1])
         for layer, array in points.items():
             check_array(array, f"layer {shown(layer, 80)}", "<f4", (len(rows), None))
-            if not np.isfinite(array).all():
-                raise BundleError(f"layer {shown(layer, 80)} must hold finite numbers")
-        check_change(change, points)
+        check_change(change)
     except ValueError as error:
         raise BundleError(str(error)) from error
     if said.ids != len(change.logged().ids):
@@ -309,24 +359,16 @@ class Folding:
         Raises:
             BundleError: It does not fit what there is.
         """
-        self._check_layers(change)
+        widths = {layer: each.shape[1] for layer, each in self._bundle.activations.items()}
+        rules = self._bundle.neighborhoods
+        try:
+            classes = extend_classes(self.classes, change.classes)
+            check_fits(change, len(classes), self.n_rows, self._has, widths, rules)
+        except InputError as error:
+            raise BundleError(str(error)) from error
         removed, rows = change.removed.tolist(), change.rows.tolist()
-        if missing := [row for row in removed if not self._has(row)]:
-            raise BundleError(f"it removes {names(missing)}, which are not there")
-        leaving = set(removed)
-        if twice := [row for row in rows if row not in leaving and self._has(row)]:
-            raise BundleError(f"it adds {names(twice)}, which are there already")
-        classes = self.classes
-        if change.classes:
-            known = write_classes(classes)
-            values = [*known.values, *change.classes]
-            classes = read_classes(msgspec.structs.replace(known, values=values))
-        codes = change.labels
-        if len(codes) and not 0 <= codes.min() <= codes.max() < len(classes):
-            raise BundleError(f"its class codes must be from 0 to {len(classes) - 1}")
-        self._check_enough(self.n_rows - len(removed) + len(rows))
         self.classes = classes
-        self._left |= leaving - set(rows)
+        self._left |= set(removed) - set(rows)
         for row in removed:
             if self._brought.pop(row, None) is None:
                 self._gone.add(row)
@@ -397,36 +439,12 @@ class Folding:
         gone = np.array(sorted(self._gone), dtype=np.int64)
         return np.flatnonzero(~np.isin(self._bundle.rows, gone))
 
-    def _has(self, row: int) -> bool:
-        if row in self._brought:
-            return True
-        place = int(np.searchsorted(self._sorted, row))
-        there = place < len(self._sorted) and int(self._sorted[place]) == row
-        return there and row not in self._gone
-
-    def _check_layers(self, change: Change) -> None:
-        layers = self._bundle.activations
-        if len(change.rows) == 0 and not change.points:
-            return
-        if set(change.points) != set(layers):
-            raise BundleError(f"its layers must be {names(layers)}; got {names(change.points)}")
-        for layer, points in change.points.items():
-            if points.shape[1] != layers[layer].shape[1]:
-                raise BundleError(
-                    f"layer {shown(layer, 80)} has {layers[layer].shape[1]} features; its points "
-                    f"have {points.shape[1]}"
-                )
-
-    def _check_enough(self, n_rows: int) -> None:
-        if n_rows < 1:
-            raise BundleError("it leaves no sample: at least one must stay")
-        for layer, rule in self._bundle.neighborhoods.items():
-            where = f"layer {shown(layer, 80)}"
-            if rule.n_neighbors > n_rows:
-                raise BundleError(
-                    f"it leaves {n_rows} samples; {where} asks for {rule.n_neighbors} neighbors"
-                )
-            check_quorum_fits(rule.quorum, n_rows, where)
+    def _has(self, numbers: Ints) -> Bools:
+        every, gone = self._sorted, self._gone
+        in_base = np.searchsorted(every, numbers) < np.searchsorted(every, numbers, "right")
+        pairs = zip(numbers.tolist(), in_base.tolist(), strict=True)
+        there = [row in self._brought or (own and row not in gone) for row, own in pairs]
+        return np.array(there, dtype=bool)
 
 
 def fold_changes(bundle: Bundle, changes: Iterable[Change] | None = None) -> Bundle:
