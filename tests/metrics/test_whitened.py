@@ -6,7 +6,7 @@ from scipy.spatial.distance import cdist
 from sklearn.covariance import ledoit_wolf
 
 from iknow.errors import InputError
-from iknow.metrics import Euclidean, Whitened
+from iknow.metrics import Weighted, Whitened
 from iknow.testing import MetricContract
 
 
@@ -21,7 +21,8 @@ class TestBarelyShrunk(MetricContract):
     n_features = 4
 
     def make_metric(self):
-        return Whitened(0.01)
+        # Of so many samples next to nothing is shrunk.
+        return Weighted(Whitened().fit(*some_classes(20_000, 4)).map)
 
 
 def some_classes(n=300, n_features=5, n_classes=3, seed=0):
@@ -50,21 +51,6 @@ def test_distances_are_mahalanobis_for_the_ledoit_wolf_covariance(n):
     np.testing.assert_allclose(found, expected, rtol=1e-8)
 
 
-def test_without_shrinkage_the_points_have_unit_covariance_within_classes():
-    values, labels = some_classes()
-    points = Whitened(shrinkage=0).fit(values, labels).transform(values)
-    left = residuals(points, labels)
-    np.testing.assert_allclose(left.T @ left / len(left), np.eye(5), atol=1e-8)
-
-
-def test_shrunk_whole_only_the_units_are_left():
-    values, labels = some_classes()
-    spread = np.sqrt((residuals(values, labels) ** 2).mean(axis=0))
-    found = Whitened(1.0).fit(values, labels).distances(values[:5], values)
-    expected = Euclidean.distances(values[:5] / spread, values / spread)
-    np.testing.assert_allclose(found, expected, rtol=1e-9)
-
-
 def test_distances_do_not_depend_on_units():
     values, labels = some_classes()
     units = np.array([1e-9, 1e9, 1, 4, 1e-3])
@@ -73,12 +59,11 @@ def test_distances_do_not_depend_on_units():
     np.testing.assert_allclose(found, other, rtol=1e-8)
 
 
-@pytest.mark.parametrize("shrinkage", [None, 0.0])
-def test_a_constant_feature_neither_explodes_nor_vanishes(shrinkage):
+def test_a_constant_feature_neither_explodes_nor_vanishes():
     values, labels = some_classes()
     constant = np.full((300, 1), 0.1) + labels[:, None]  # within classes
     wide = np.hstack([values, constant, np.full((300, 1), 1e6)])
-    metric = Whitened(shrinkage).fit(wide, labels)
+    metric = Whitened().fit(wide, labels)
     spread = np.sqrt((residuals(values, labels) ** 2).mean(axis=0))
     start = wide[:1]
     for column in (5, 6):
@@ -86,16 +71,15 @@ def test_a_constant_feature_neither_explodes_nor_vanishes(shrinkage):
         step[0, column] = spread.min()
         assert metric.distances(start, start + step)[0, 0] == pytest.approx(1, rel=1e-6)
     np.testing.assert_allclose(  # the others are measured as before
-        metric.map[:5, :5], Whitened(shrinkage).fit(values, labels).map, rtol=1e-7, atol=1e-12
+        metric.map[:5, :5], Whitened().fit(values, labels).map, rtol=1e-7, atol=1e-12
     )
 
 
-@pytest.mark.parametrize("shrinkage", [None, 0.0])
 @pytest.mark.parametrize("n", [2, 3, 5])
-def test_fewer_samples_than_features_are_enough(shrinkage, n):
+def test_fewer_samples_than_features_are_enough(n):
     values, _ = some_classes(n, n_features=8)
     for labels in (np.zeros(n, dtype=int), np.arange(n) % 2):
-        metric = Whitened(shrinkage).fit(values, labels)
+        metric = Whitened().fit(values, labels)
         assert np.isfinite(metric.map).all()
         assert np.linalg.matrix_rank(metric.map * metric.map.std() ** -1) > 0
         moved = metric.distances(values[:1], values[:1] + np.eye(8) * 10.0 ** np.arange(8))
@@ -116,7 +100,7 @@ def test_the_order_of_samples_and_the_names_of_classes_do_not_matter():
     np.testing.assert_allclose(other, expected, rtol=1e-9, atol=1e-15)
 
 
-def test_without_fit_it_says_so_and_a_map_is_not_a_shrinkage():
+def test_without_fit_it_says_so():
     for use in (
         lambda: Whitened().transform(np.eye(2)),
         lambda: Whitened().expansion(2),
@@ -124,11 +108,7 @@ def test_without_fit_it_says_so_and_a_map_is_not_a_shrinkage():
     ):
         with pytest.raises(InputError, match="Whitened is not fitted"):
             use()
-    assert repr(Whitened(0.5)) == "Whitened(shrinkage=0.5)"
     assert repr(Whitened().fit(*some_classes())) == "Whitened(5 features)"
-    for shrinkage in (-0.1, 1.1, np.nan, "auto", True, np.eye(2)):
-        with pytest.raises(InputError, match="shrinkage must be a number from 0 to 1, or None"):
-            Whitened(shrinkage)
 
 
 def test_bad_data_is_refused_with_the_fact():

@@ -65,7 +65,9 @@ def test_vectors_and_the_input_stay_as_they_are_and_a_mapping_names_its_layers()
     np.testing.assert_array_equal(by_layer("h", ROWS), ROWS.max(axis=1))
     assert by_layer("other", ROWS) is ROWS
     by_layer.check_names(["input", "h"], "Net")
-    with pytest.raises(LayerError, match="pool names 'h', but the layers of Net are 'input'"):
+    with pytest.raises(
+        LayerError, match="pool= names layers, and Net has no layer 'h': it has 'input'"
+    ):
         by_layer.check_names(["input"], "Net")
 
 

@@ -23,7 +23,7 @@ from iknow.errors import InputError, LayerError
 from iknow.metrics import Euclidean, Hamming, Table
 from iknow.models import SklearnModel
 from iknow.models.inputs import measure
-from iknow.models.sklearn import as_leaves, find_leaves, find_numbers, has_leaves, takes_gaps
+from iknow.models.sklearn import as_leaves, find_numbers, leaf_finder, takes_gaps
 from iknow.testing import ModelContract
 from tests.choosing import level_layers
 
@@ -65,7 +65,7 @@ def walk(tree, sample):
 
 
 def test_leaves_equal_those_of_walking_down_every_tree(trees):
-    found = find_leaves(trees, X[::7])
+    found = leaf_finder(trees)(X[::7]).reshape(len(X[::7]), -1)
     if isinstance(trees, DecisionTreeClassifier):
         members, columns = [trees], [slice(None)]
     else:
@@ -100,7 +100,7 @@ def test_samples_that_share_all_leaves_get_the_same_scores(trees):
 )
 def test_others_have_no_leaves(classifier):
     classifier.fit(X, Y)
-    assert not has_leaves(classifier)
+    assert leaf_finder(classifier) is None
     with pytest.raises(LayerError, match="has no layer 'leaves'"):
         SklearnModel(classifier).observe(X, ("leaves",))
 

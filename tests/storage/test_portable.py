@@ -286,7 +286,7 @@ def test_a_hostile_model_is_refused(saved, tmp_path):
         ((tmp_path / "m.onnx").read_bytes(), "are in other files"),
         (b"", "no ONNX model"),
         (b"\x80PK", "damaged or no ONNX model"),
-        (parsed(RECTIFIER).SerializeToString(), "has no tensor 'hidden'"),
+        (parsed(RECTIFIER).SerializeToString(), "has no layer 'hidden'"),
         (changed_weights(unpack(saved)["model.onnx"], 0.5), "answers differently here"),
     ):
         reseal(saved, content)

@@ -111,8 +111,7 @@ def save_model(
     options |= {"mlflow_model": model, "input_example": input_example}
     try:
         mlflow.pyfunc.save_model(str(folder), loader_module=__name__, **options)
-        stored = {"file": _store(classifier, folder, input_example, model_loader, model_files)}
-        stored["loader"] = model_loader
+        stored = _store(classifier, folder, input_example, model_loader, model_files)
         loaded = _load(folder, stored)
         if signature is None:
             signature = make_signature(loaded, input_example)
@@ -193,13 +192,11 @@ def _load_pyfunc(path: str) -> Any:
 
 def _store(
     classifier: EpistemicClassifier, folder: Path, example: Any, loader: Any, files: Sequence[Any]
-) -> str | None:
-    """Store a fitted classifier and its model; returns the name of the model's file, if it has one
-    of its own.
-    """
+) -> dict[str, Any]:
+    """Store a fitted classifier and its model; returns what `_load` needs to know."""
     own = getattr(classifier.model_, "estimator", None)
-    apart = is_estimator(own) or isinstance(classifier.model_, PrecomputedModel)
-    within = loader is None and not apart
+    pickled = loader is None and is_estimator(own)
+    within = not (loader or pickled or isinstance(classifier.model_, PrecomputedModel))
     if files and loader is None:
         raise InputError("model_files are for a model_loader, which makes the model of them")
     try:
@@ -209,10 +206,9 @@ def _store(
     (folder / FILES).mkdir()
     for file in map(Path, files):
         (shutil.copytree if file.is_dir() else shutil.copy)(file, folder / FILES / file.name)
-    if loader is not None or not is_estimator(own):
-        return None
-    joblib.dump(own, folder / PICKLE)
-    return PICKLE
+    if pickled:
+        joblib.dump(own, folder / PICKLE)
+    return {"file": PICKLE if pickled else None, "loader": loader}
 
 
 def _load(folder: Path, stored: Mapping[str, Any]) -> EpistemicClassifier:

@@ -54,7 +54,12 @@ def assess(
     """
     load = bundle if callable(bundle) else partial(EpistemicClassifier.load, bundle, model)
     needed = {"num_cpus": 1, "num_gpus": 0, "batch_format": "pandas", **options}
-    needed.setdefault("concurrency", (1, _room_for(needed)))
+    has = ray.cluster_resources()
+    for option, kind in (("num_cpus", "CPU"), ("num_gpus", "GPU")):
+        if needed[option] > (n := has.get(kind, 0)):
+            raise ClusterError(f"an actor needs {needed[option]:g} {kind}s; the cluster has {n:g}")
+    if "concurrency" not in needed:
+        needed.setdefault("compute", ray.data.ActorPoolStrategy(min_size=1))
     said = dataset.map_batches(Assessor, fn_constructor_args=(load, answer), **needed)
     said.context.execution_options.preserve_order = True
     return said
@@ -69,16 +74,3 @@ class Assessor:
 
     def __call__(self, batch: Any) -> Any:
         return self._answer(self._classifier, batch)
-
-
-def _room_for(needed: dict[str, Any]) -> int:
-    """How many actors the cluster has room for."""
-    cores, gpus = (ray.cluster_resources().get(kind, 0) for kind in ("CPU", "GPU"))
-    wanted = (cores, needed["num_cpus"]), (gpus, needed["num_gpus"])
-    room = int(min((has // needs for has, needs in wanted if needs), default=1))
-    if room < 1:
-        raise ClusterError(
-            f"an actor needs {needed['num_gpus']:g} GPUs and {needed['num_cpus']:g} cores; the "
-            f"cluster has {gpus:g} and {cores:g}"
-        )
-    return room

@@ -63,7 +63,9 @@ def default_metric(
         return OWN_METRICS[role]
     if not levels:
         return Euclidean
-    is_words = role == "input" and (sample_shape == () or _counts_words(activations))
+    some = activations[:: -(-len(activations) // 1000)]  # enough to see whether most are 0
+    zeros = 1.0 - np.count_nonzero(some) / max(1, some.size)
+    is_words = role == "input" and (sample_shape == () or zeros >= LEAST_ZEROS)
     if role in ("hidden", "middle") or is_words:
         return Cosine() if activations.shape[1] >= FEWEST_DIRECTIONS else Euclidean
     if role == "input" and (sample_shape is None or len(sample_shape) == 1):
@@ -114,9 +116,3 @@ def _percentiles(inputs: Floats32) -> tuple[Floats, Floats]:
     step = max(-(-len(inputs) // MOST_ROWS), -(-inputs.size // MOST_NUMBERS))
     low, high = np.percentile(inputs[::step].astype(np.float64), TAILS, axis=0)
     return low, high
-
-
-def _counts_words(activations: Floats32) -> bool:
-    """Whether most numbers are 0, judged by at most a thousand samples."""
-    some = activations[:: -(-len(activations) // 1000)]
-    return bool(1.0 - np.count_nonzero(some) / max(1, some.size) >= LEAST_ZEROS)

@@ -257,8 +257,11 @@ def run_norm(run: tuple[Call, ...]) -> float:
 
 
 def affine_noise(call: Call, arithmetic: Arithmetic) -> Noise:
-    if call.name in CONVOLUTIONS:
-        _check_convolution(arithmetic)
+    direct: Any = torch.backends.mkldnn
+    winograd: Any = torch.backends.nnpack  # for convolutions; its method rounds differently
+    may_run = arithmetic.dtype == torch.float32 and winograd.is_available()
+    if call.name in CONVOLUTIONS and may_run and not (direct.is_available() and direct.enabled):
+        raise LayerError("convolutions run by Winograd's method in NNPACK: turn oneDNN on")
     least = arithmetic.least / arithmetic.unit
     if call.name == BATCH_NORM and float(call["running_var"].min()) + call["eps"] < least:
         raise LayerError("its variance is so small that it loses digits: use a larger eps")
@@ -280,15 +283,6 @@ def affine_noise(call: Call, arithmetic: Arithmetic) -> Noise:
         absolute,
         offset,
     )
-
-
-def _check_convolution(arithmetic: Arithmetic) -> None:
-    """Refuse convolutions that may use Winograd's or Fourier methods, which round differently."""
-    direct: Any = torch.backends.mkldnn
-    winograd: Any = torch.backends.nnpack
-    is_direct = direct.is_available() and direct.enabled
-    if not is_direct and arithmetic.dtype == torch.float32 and winograd.is_available():
-        raise LayerError("convolutions run by Winograd's method in NNPACK: turn oneDNN on")
 
 
 def _gelu(call: Call) -> float:

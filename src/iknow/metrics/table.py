@@ -75,7 +75,6 @@ from typing import Any
 import numpy as np
 
 from iknow.core.arrays import Floats
-from iknow.core.text import as_real
 from iknow.errors import InputError
 from iknow.metrics.lipschitz import (
     FLOAT32_ROUNDING,
@@ -147,9 +146,6 @@ class Scaled(Metric):
             points: Floats = (values - self.center) / self.scale
         return np.clip(points, -LARGEST, LARGEST, out=points)
 
-    def restore(self, points: Any) -> Any:
-        return in_parts(lambda part: part * self.scale + self.center, points, len(self.center))
-
     def expansion(self, n_features: int) -> float:
         check_fitted(self)
         return float(1 / self.scale.min()) * ROUND_UP
@@ -198,9 +194,6 @@ class Table(Scaled):
         numbers, flags = np.split(values, 2, axis=1)
         scaled = np.where(flags != 0, 0.0, super()._scale(numbers))
         return np.column_stack([scaled, flags * self.weight])
-
-    def restore(self, points: Any) -> Any:
-        return None  # a gap is no number
 
     def expansion(self, n_features: int) -> float:
         return math.inf
@@ -306,8 +299,7 @@ def weighted_metric(weights: Sequence[Any], rank_tolerance: float | None = None)
 class Whitened(Weighted):
     """The Mahalanobis distance for the shrunk covariance within classes.
 
-    `fit` finds the `map`, of shape (n_features, n_features); until then it is empty. `shrinkage`,
-    from 0 to 1, says how far to shrink correlations toward 0; by default it is estimated.
+    `fit` finds the `map`, of shape (n_features, n_features); until then it is empty.
 
     Examples:
         >>> spread = [[0, 0], [4, 0], [0, 1], [4, 1], [9, 9], [13, 9], [9, 10], [13, 10]]
@@ -316,15 +308,7 @@ class Whitened(Weighted):
         array([[2., 2.]])
     """
 
-    map: Floats = field(default_factory=lambda: np.empty((0, 0)), kw_only=True)
-    shrinkage: float | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.shrinkage is not None:
-            wanted = "be a number from 0 to 1, or None to estimate it"
-            share = as_real(self.shrinkage, "shrinkage", wanted, lambda number: 0 <= number <= 1)
-            object.__setattr__(self, "shrinkage", share)
+    map: Floats = field(default_factory=lambda: np.empty((0, 0)))
 
     def fit(self, activations: Any, labels: Any) -> Whitened:
         values, codes = np.asarray(activations), np.asarray(labels)
@@ -338,7 +322,7 @@ class Whitened(Weighted):
                 f"whitening needs a square matrix of the {values.shape[1]:,} features, too large "
                 f"beyond {MOST_FEATURES:,}: choose another layer, or the metric Scaled or Cosine"
             )
-        return Whitened(self.shrinkage, map=_find_map(values, codes, self.shrinkage))
+        return Whitened(_find_map(values, codes))
 
 
 def _residuals(values: Any, codes: Any) -> Iterator[Floats]:
@@ -350,7 +334,7 @@ def _residuals(values: Any, codes: Any) -> Iterator[Floats]:
         yield part - part.mean(axis=0)
 
 
-def _find_map(values: Any, codes: Any, shrinkage: float | None) -> Floats:
+def _find_map(values: Any, codes: Any) -> Floats:
     """S⁻¹ times the symmetric root of R̂⁻¹: unlike other roots it is unique."""
     n, n_features = values.shape
     squares = sum(np.square(part).sum(axis=0) for part in _residuals(values, codes))
@@ -364,11 +348,10 @@ def _find_map(values: Any, codes: Any, shrinkage: float | None) -> Floats:
         products += units.T @ units
         fourth += float(np.square(np.square(units).sum(axis=1)).sum())
     found: Floats = products / n
-    if shrinkage is None:
-        # mean |z zᵀ - R|² = mean |z|⁴ - |R|²
-        error = (fourth / n - np.square(found).sum()) / n
-        apart = np.square(found - np.diag(varies.astype(np.float64))).sum()
-        shrinkage = float(min(max(error, 0.0) / apart, 1.0)) if apart > 0 else 1.0
+    # mean |z zᵀ - R|² = mean |z|⁴ - |R|²
+    error = (fourth / n - np.square(found).sum()) / n
+    apart = np.square(found - np.diag(varies.astype(np.float64))).sum()
+    shrinkage = float(min(max(error, 0.0) / apart, 1.0)) if apart > 0 else 1.0
     found *= 1 - shrinkage
     np.fill_diagonal(found, 1.0)  # the diagonal of R is 1, and of constant features too
     sizes, vectors = np.linalg.eigh(found)

@@ -126,9 +126,8 @@ def as_model(
         )
     if refused := [name for name in OPTIONS if name in given and name not in kind.takes]:
         raise InputError(f"{refused[0]}= says nothing about {kind.name}: leave it out")
-    found: Model = model
     if isinstance(model, Model):
-        return found
+        return model
     module, _, name = kind.adapter.partition(".")
     try:
         with unforked():  # only users of a framework load it
@@ -137,7 +136,7 @@ def as_model(
         if kind.extra is None:
             raise
         raise MissingExtraError(f"reading {kind.name}", kind.extra) from error
-    found = adapter(model, **{name: given[name] for name in kind.takes if name in given})
+    found: Model = adapter(model, **{name: given[name] for name in kind.takes if name in given})
     found.source, found.knows_columns = model, is_estimator(model)
     found.options = {name: given[name] for name in OPTIONS if name in given}
     return found

@@ -25,7 +25,7 @@ from iknow.core.arrays import Bools, Floats, Floats32, Ints, Labels
 from iknow.core.codes import NO_BELIEF
 from iknow.core.robustness import Sensitivity
 from iknow.core.rule import replaced_methods, speaks_for
-from iknow.core.text import shown
+from iknow.core.text import names, shown
 from iknow.errors import IknowError, InputError, LayerError, RefusedError
 from iknow.metrics.lipschitz import FLOAT32_ROUNDING, ROUND_UP
 from iknow.metrics.metric import LEAVES
@@ -117,11 +117,6 @@ class Observation:
 
     def __len__(self) -> int:
         return len(self.scores)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of scores and activations."""
-        return self.scores.nbytes + sum(values.nbytes for values in self.activations.values())
 
     def __getitem__(self, rows: Any) -> Observation:
         layers = {layer: values[rows] for layer, values in self.activations.items()}
@@ -294,10 +289,10 @@ def mark_invalid(observation: Observation) -> Observation:
 
 def check_layers(layers: Collection[str], available: Iterable[str], model: str) -> None:
     """Refuse layers that the model does not have."""
-    names = list(available)
-    if not set(layers).issubset(names):
-        unknown = ", ".join(repr(layer) for layer in layers if layer not in names)
-        raise LayerError(f"{model} has no layer {unknown}: it has {', '.join(map(repr, names))}")
+    found = list(available)
+    if not set(layers).issubset(found):
+        unknown = names(layer for layer in layers if layer not in found)
+        raise LayerError(f"{model} has no layer {unknown}: it has {names(found, 200)}")
 
 
 def observe_inputs(
@@ -328,20 +323,16 @@ def observe_all(
             widths.add(part.scores.shape[1])
             yield take(without_scores(part))
 
-    return join_whole(parts(), n_samples), only_width(widths)
+    whole = join_whole(parts(), n_samples)
+    if len(widths) != 1:
+        got = f"{min(widths)} columns for some samples and {max(widths)} for others"
+        raise InputError(f"the scores must have a column for each class; got {got}")
+    return whole, widths.pop()
 
 
 def without_scores(observation: Observation) -> Observation:
     """The observation with scores of shape (n, 0): with many classes they take most memory."""
     return replace(observation, scores=np.empty((len(observation), 0)))
-
-
-def only_width(widths: set[int]) -> int:
-    """The number of score columns, if it is the same for all samples."""
-    if len(widths) != 1:
-        got = f"{min(widths)} columns for some samples and {max(widths)} for others"
-        raise InputError(f"the scores must have a column for each class; got {got}")
-    return widths.pop()
 
 
 def join_whole(parts: Iterable[Observation], n_samples: int | None = None) -> Observation:
@@ -462,12 +453,12 @@ def observe_apart(
     kinds: of shape (n,); `ORDINARY` or a number for each other kind. substitute: makes a batch of
     the same shape without strange values, in case no sample is ordinary.
     """
-    ordinary, answers = kinds == ORDINARY, None
+    ordinary, like = kinds == ORDINARY, None
     if ordinary.any():
         # An ordinary sample replaces each strange one: with the same batch size the others round
         # as they would among ordinary samples.
         rows = np.where(ordinary, np.arange(len(kinds)), ordinary.argmax())
-        answers = silence(ask(take_rows(batch, rows), layers), ~ordinary)
+        like = ask(take_rows(batch, rows), layers)
     parts = []
     for kind in np.unique(kinds[~ordinary]):
         rows = np.flatnonzero(kinds == kind)
@@ -477,10 +468,18 @@ def observe_apart(
                 bad = part.invalid | (len(wanted) < len(layers))
                 parts.append((rows, replace(part, invalid=bad)))
                 break
-    if answers is None:
-        like = next((part for _, part in parts if len(part.activations) == len(layers)), None)
-        like = ask(substitute(), layers) if like is None else like[np.zeros_like(kinds)]
-        answers = silence(like, ~ordinary)
+    if like is None:
+        whole = [part for _, part in parts if len(part.activations) == len(layers)]
+        like = whole[0][np.zeros_like(kinds)] if whole else ask(substitute(), layers)
+    # Without any answer for the strange samples, to begin with.
+    mask = ~ordinary[:, None]
+    answers = Observation(
+        np.where(mask, np.nan, like.scores),
+        np.where(ordinary, like.belief, NO_BELIEF),
+        {name: np.where(mask, np.float32(0), values) for name, values in like.activations.items()},
+        ~ordinary | like.invalid,
+        None if like.unseen is None else np.where(ordinary, like.unseen, np.nan),
+    )
     for rows, part in parts:
         answers.scores[rows], answers.belief[rows] = part.scores, part.belief
         answers.invalid[rows] = part.invalid
@@ -490,18 +489,6 @@ def observe_apart(
             check_width(layer, values, answers.activations[layer].shape[1])
             answers.activations[layer][rows] = values
     return answers
-
-
-def silence(observation: Observation, rows: Bools) -> Observation:
-    """A copy without any answer for the marked samples; rows: mask of shape (n,)."""
-    mask, layers, unseen = rows[:, None], observation.activations, observation.unseen
-    return Observation(
-        np.where(mask, np.nan, observation.scores),
-        np.where(rows, NO_BELIEF, observation.belief),
-        {layer: np.where(mask, np.float32(0), layers[layer]) for layer in layers},
-        rows | observation.invalid,
-        None if unseen is None else np.where(rows, np.nan, unseen),
-    )
 
 
 def promised_sensitivity(model: Model, layer: str, inputs: Sizes) -> Sensitivity:

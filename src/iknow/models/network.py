@@ -340,11 +340,8 @@ class Pooling:
 
     def check_names(self, available: Collection[str], model: str) -> None:
         """Refuse a mapping that names layers which the model does not have."""
-        if isinstance(self._pool, dict) and (unknown := set(self._pool) - set(available)):
-            raise LayerError(
-                f"pool names {names(sorted(map(str, unknown)))}, but the layers of {model} are "
-                f"{names(available, 100)}"
-            )
+        if isinstance(self._pool, dict):
+            check_layers(self._pool, available, f"pool= names layers, and {model}")
 
     def __call__(
         self, layer: str, values: Any, *, features_last: bool = True, mask: Any = None

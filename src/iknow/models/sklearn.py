@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -128,7 +128,7 @@ class SklearnModel(Model):
             names += [f"hidden{i}" for i in range(1, len(self.final.coefs_))] + ["logits"]
         elif self._output is not None:
             names.append("output")
-        if has_leaves(self.final) and LEAVES not in names:
+        if leaf_finder(self.final) is not None and LEAVES not in names:
             names.append(LEAVES)
         if takes_gaps(self.final) and TABLE not in names:
             names.append(TABLE)
@@ -256,7 +256,7 @@ class SklearnModel(Model):
         if "output" in layers and "output" not in found:
             found["output"] = getattr(self.final, str(self._output))(inside)
         if LEAVES in layers and LEAVES not in found:
-            found[LEAVES] = find_leaves(self.final, inside)
+            found[LEAVES] = as_leaves(leaf_finder(self.final)(inside), count_samples(inside))
         if self._is_network:
             values = inside.astype(np.float64) if is_sparse(inside) else _layer_numbers(inside)
             *hidden, (weights, bias) = zip(self.final.coefs_, self.final.intercepts_, strict=True)
@@ -273,7 +273,7 @@ class SklearnModel(Model):
 def takes_gaps(classifier: Any) -> bool:
     """Whether a fitted classifier may take missing values as they are."""
     tags = get_tags(classifier) if hasattr(classifier, "__sklearn_tags__") else None
-    return has_leaves(classifier) or (tags is not None and tags.input_tags.allow_nan)
+    return leaf_finder(classifier) is not None or (tags is not None and tags.input_tags.allow_nan)
 
 
 def find_numbers(batch: Any) -> Floats:
@@ -431,43 +431,30 @@ def check_boosted(classifier: Any, inputs: Any) -> None:
         )
 
 
-def has_leaves(classifier: Any) -> bool:
-    """Whether a fitted classifier consists of trees whose leaves can be found."""
-    return _leaf_finder(classifier) is not None
-
-
-def find_leaves(classifier: Any, inputs: Any) -> NDArray[Any]:
-    """The numbers of the leaves of n inputs, of shape (n, n_trees), if there are any."""
-    find = _leaf_finder(classifier)
-    assert find is not None
-    return as_leaves(find(inputs), count_samples(inputs))
-
-
-def _leaf_finder(classifier: Any) -> Callable[[Any], Any] | None:
+def leaf_finder(classifier: Any) -> Any:
     """What gives the leaves of inputs; None if a fitted classifier has none."""
-    find: Callable[[Any], Any] | None = None
     if isinstance(classifier, Booster):
-        find = partial(classifier.ask, leaves=True) if classifier.has_leaves else None
-    elif has_base(classifier, "LGBMModel", "lightgbm"):
-        find = partial(classifier.predict, pred_leaf=True)
-    elif has_base(classifier, "CatBoost", "catboost"):
-        find = classifier.calc_leaf_indexes
-    elif has_base(classifier, "XGBModel", "xgboost"):
-        find = None if classifier.booster == "gblinear" else classifier.apply
-    elif any(has_base(classifier, name, "sklearn") for name in SINGLE):
-        find = classifier.apply
-    elif any(has_base(classifier, name, "sklearn") for name in SEVERAL):
-        trees = list(classifier.estimators_)
-        columns = getattr(classifier, "estimators_features_", [slice(None)] * len(trees))
+        return partial(classifier.ask, leaves=True) if classifier.has_leaves else None
+    if has_base(classifier, "LGBMModel", "lightgbm"):
+        return partial(classifier.predict, pred_leaf=True)
+    if has_base(classifier, "CatBoost", "catboost"):
+        return classifier.calc_leaf_indexes
+    if has_base(classifier, "XGBModel", "xgboost"):
+        return None if classifier.booster == "gblinear" else classifier.apply
+    if any(has_base(classifier, name, "sklearn") for name in SINGLE):
+        return classifier.apply
+    is_several = any(has_base(classifier, name, "sklearn") for name in SEVERAL)
+    trees = list(classifier.estimators_) if is_several else []
+    if not trees or not all(has_base(tree, "BaseDecisionTree", "sklearn") for tree in trees):
+        return None
+    columns = getattr(classifier, "estimators_features_", [slice(None)] * len(trees))
 
-        def apply_all(inputs: Any) -> Any:
-            values = inputs if is_sparse(inputs) else np.asarray(inputs)
-            pairs = zip(trees, columns, strict=True)
-            return np.column_stack([tree.apply(values[:, seen]) for tree, seen in pairs])
+    def apply_all(inputs: Any) -> Any:
+        values = inputs if is_sparse(inputs) else np.asarray(inputs)
+        pairs = zip(trees, columns, strict=True)
+        return np.column_stack([tree.apply(values[:, seen]) for tree, seen in pairs])
 
-        if trees and all(has_base(tree, "BaseDecisionTree", "sklearn") for tree in trees):
-            find = apply_all
-    return find
+    return apply_all
 
 
 def as_leaves(found: Any, n_samples: int) -> NDArray[Any]:

@@ -165,15 +165,15 @@ def test_a_large_batch_answers_as_small_ones():
 
 
 def test_tensors_that_are_not_there_are_named_with_those_that_are():
-    with pytest.raises(LayerError, match=r"no tensor 'hiden': did you mean 'hidden'.*'scores'"):
+    with pytest.raises(LayerError, match=r"no layer 'hiden': it has .*'hidden'.*'scores'"):
         observe(mlp(), X, ["hiden"])
-    with pytest.raises(LayerError, match=r"pool names 'nothing'"):
+    with pytest.raises(LayerError, match=r"pool= names layers, and .* has no layer 'nothing'"):
         OnnxModel(mlp(), pool={"nothing": "mean"})
 
 
 @pytest.mark.parametrize(
     ("tensor", "says"),
-    [("size", "'size' .* 2 rows for 12"), ("total", "no axes"), ("W1", "no tensor")],
+    [("size", "'size' .* 2 rows for 12"), ("total", "no axes"), ("W1", "no layer")],
 )
 def test_tensors_without_a_row_per_sample_are_no_layers(tensor, says):
     graph = parsed(

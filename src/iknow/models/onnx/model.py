@@ -34,7 +34,6 @@ import os
 import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from itertools import chain
 from typing import Any
 
@@ -219,14 +218,7 @@ class OnnxModel(Network):
     def _locate(self, layers: Iterable[str]) -> dict[str, str]:
         """The tensors that are layers; `OUTPUT` itself for the scores."""
         places = {layer: layer for layer in layers}
-        if unknown := [each for each in places if each not in {INPUT, OUTPUT, *self.tensors}]:
-            near = get_close_matches(str(unknown[0]), self.tensors, 5, 0.5)
-            raise LayerError(
-                f"{self._name} has no tensor {shown(unknown[0])}"
-                f"{f': did you mean {names(near)}?' if near else '.'} It has "
-                f"{len(self.tensors)} tensors, the last of them {names(self.tensors[-8:])}; "
-                "OnnxModel(model).tensors lists them all, and 'input' and 'output' are layers too"
-            )
+        check_layers(places, dict.fromkeys((INPUT, *self.tensors, OUTPUT)), self._name)
         if INPUT in places and INPUT not in self.tensors:
             if self._file.input_layer is None:
                 raise LayerError(

@@ -27,8 +27,8 @@ import inspect
 import logging
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from itertools import chain
 from math import isfinite
@@ -212,24 +212,18 @@ class TorchModel(Network):
     ) -> Any:
         """All that the module returns."""
         placed, named = self._arguments(tensors)
-        with forward_pass(self.module, watch, act), running(self._name, tensors):
+        device = next(iter(tensors.arrays.values())).device.type
+        # Evidence and queries need the same precision, even if the caller uses autocast.
+        mixed = torch.is_autocast_enabled(device)
+        exact = torch.autocast(device, enabled=False) if mixed else nullcontext()
+        batch = tensors.arrays["0"] if [*tensors.arrays] == ["0"] else tensors
+        taken = refusing(self._name, batch, _is_refusal)
+        with forward_pass(self.module, watch, act), torch.no_grad(), exact, taken:
             return self.module(*placed, **named)
 
 
-@contextmanager
-def running(name: str, tensors: Fields) -> Iterator[None]:
-    """Run a network without gradients; what fails on a batch is a `RefusedError`."""
-    device = next(iter(tensors.arrays.values())).device.type
-    # Evidence and queries need the same precision, even if the caller uses autocast.
-    mixed = torch.is_autocast_enabled(device)
-    exact = torch.autocast(device, enabled=False) if mixed else nullcontext()
-    batch = tensors.arrays["0"] if [*tensors.arrays] == ["0"] else tensors
-
-    def is_refused(error: Exception) -> bool:
-        return isinstance(error, FAILURES) and not isinstance(error, torch.cuda.OutOfMemoryError)
-
-    with torch.no_grad(), exact, refusing(name, batch, is_refused):
-        yield
+def _is_refusal(error: Exception) -> bool:
+    return isinstance(error, FAILURES) and not isinstance(error, torch.cuda.OutOfMemoryError)
 
 
 def raw_input(tensors: Fields) -> Tensor | None:
