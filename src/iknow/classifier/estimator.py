@@ -229,7 +229,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             True
         """
         if "plan_" not in vars(self):
-            return self._begin(lambda: fitting.wrap(self, X, y, rows, parts=True))
+            return self._begin(lambda: fitting.fit(self, X, y, rows, {}, parts=True))
         extend(self, X, y, rows, parts=True)
         return self
 
@@ -332,7 +332,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self._choose(plan, plan.selection.goal, X, y, reference)
 
     def _choose(self, plan: Plan, goal: Goal, X: Any, y: Any, reference: Any) -> Self:
-        samples = observe.read(self, plan.model, X, y, layers=plan.layers)
+        samples = observe.read(self, plan.model, X, y)
         chosen = fitting.select(self, plan, goal, samples, "validation", reference=reference)
         self.memory.step(lambda now: now.chosen(chosen, len(plan.log)))
         return self
@@ -396,7 +396,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         gathers = evidence is not False and as_flag(evidence, "evidence")
         least = k if type(k) is int and k >= 0 else as_whole(k, "k", "be a whole number >= 0", 0)
-        samples = observe.read(self, plan.model, X, layers=plan.layers)
+        samples = observe.read(self, plan.model, X)
         seen, found, decisions = observe.find(plan, samples, least, gathers, self.progress)
         selection, places = plan.selection or plan.given, np.arange(len(seen.belief))
         labels = samples.labels
@@ -453,7 +453,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             X: n samples, in any form the model takes.
         """
         plan = self.plan_
-        samples = observe.read(self, plan.model, X, layers=plan.layers)
+        samples = observe.read(self, plan.model, X)
         estimator: Any = plan.model.estimator  # type: ignore[attr-defined]
         parts = [estimator.decision_function(own_copy(batch)) for batch in samples.read()]
         decisions: Floats = np.concatenate(parts)
