@@ -10,7 +10,7 @@ import pytest
 
 from iknow.core.arrays import Ints
 from iknow.core.codes import NO_BELIEF
-from iknow.core.decision import Scope, decide, is_enough, scope_of
+from iknow.core.decision import Decision, Scope, decide, is_enough, scope_of
 from iknow.core.evidence import NO_EXEMPLAR, Evidence
 from iknow.core.rule import Rule
 from iknow.errors import InputError
@@ -100,16 +100,23 @@ class RowIndexContract(IndexContract):
         asked = problem.queries, 2, 3
         expected = self._brute_force(*problem.training, *asked[:2], per_class=3)
         index = self.make_index(*problem.training)
+        assert isinstance(index, RowIndex)
+        rule = RelativeBall(2.0, 1.2, quorum=(1, 3))
+        belief = np.arange(len(problem.queries)) % problem.n_classes
+        decided = decide(expected, rule, belief)
         together = threading.Barrier(4)
 
-        def search(number: int) -> Evidence:
+        def search(number: int) -> tuple[Evidence, Decision]:
             if number < 4:
                 together.wait(60)
-            return index.gather(*asked)
+            first = index.gather(*asked) if number % 2 else None
+            decision = index.decide(problem.queries, rule, belief)
+            return first or index.gather(*asked), decision
 
         with ThreadPoolExecutor(4) as pool:
-            for answer in pool.map(search, range(8)):
-                assert_same_evidence(answer, expected)
+            for evidence, decision in pool.map(search, range(8)):
+                assert_same_evidence(evidence, expected)
+                assert_same_decision(decision, decided)
 
     def test_a_pickle_answers_alike_and_holds_nothing_derived(self) -> None:
         problem = Problem("plain", seed=6)

@@ -199,7 +199,7 @@ class Memory:
         return self.step(lambda plan: commit_changes(plan, path))
 
     def step(self, make: Callable[[Plan], Plan]) -> Self:
-        """Take one step, from the plan as it is now, or raise an error and stay as it is.
+        """Take one step, to what `make` gives for the plan as it is now; an error changes nothing.
 
         Changes, and choices that must not miss one, take turns.
         """

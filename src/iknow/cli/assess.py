@@ -33,7 +33,6 @@ from iknow.cli.data import (
 from iknow.cli.options import option
 from iknow.core.arrays import Ints
 from iknow.core.assertion import Assertion
-from iknow.core.evidence import NO_EXEMPLAR, distances_for_and_against
 from iknow.core.text import name, percent
 from iknow.errors import InputError
 from iknow.evaluation.metrics import NO_ANSWER, Evaluation, evaluate
@@ -45,6 +44,7 @@ from iknow.tables import Table, format_to_write, writing
 from iknow.tables.table import as_integers
 
 ROWS_SHOWN = 10
+DISTANCES = ("for", "for_row", "against", "reach")
 WRITTEN = ("belief", "assertion", "reason", "level", "weakest", "justified")
 
 
@@ -227,20 +227,11 @@ def assertion_columns(assessment: Assessment) -> dict[str, Any]:
 
     With a quorum the distances are those to the samples that complete it.
     """
-    rows = np.arange(len(assessment))
-    answered = assessment.answered
-    codes = np.where(answered, assessment.belief_codes, 0)
     answers = assessment.answers.columns()
     columns = {name: answers[name] for name in WRITTEN if name in answers}
-    for layer, evidence in assessment.weighed.items():
-        own, other = distances_for_and_against(evidence, codes)
-        nearest = evidence.nearest_distance()  # without a belief, every class is another class
-        columns[f"{layer}:for"] = np.where(answered, own, np.inf)
-        exemplars = evidence.exemplars[rows, codes]
-        columns[f"{layer}:for_row"] = np.where(answered, exemplars, NO_EXEMPLAR)
-        columns[f"{layer}:against"] = np.where(answered, other, nearest)
-        reach = assessment.neighborhoods[layer].reach(evidence)
-        columns[f"{layer}:reach"] = reach[rows, codes] if reach.ndim == 2 else reach
+    for layer in assessment.evidence:
+        found = assessment.for_and_against(layer)
+        columns |= {f"{layer}:{name}": found[name] for name in DISTANCES}
     return columns
 
 

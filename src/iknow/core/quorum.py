@@ -56,6 +56,13 @@ class Weighed(Evidence):
         """Return the distance to the believed class, of shape (n_queries,); inf without belief."""
         return believed(self.class_distances, self.belief)
 
+    def others_by_distance(self) -> Ints:
+        """The codes of all classes, the nearest first and the believed one last."""
+        answered = np.flatnonzero(self.belief != NO_BELIEF)
+        others = self.class_distances.copy()
+        others[answered, self.belief[answered]] = np.nan  # sorted to the end, behind inf
+        return np.argsort(others, axis=1, kind="stable")
+
 
 def weigh(evidence: Evidence, quorum: Quorum, belief: Ints | None = None) -> Weighed:
     """The evidence with the distances and exemplars that decide under a quorum; evidence that is

@@ -328,6 +328,13 @@ def check_by_layer(given: Any, layers: Iterable[str], *, kind: str) -> None:
             )
 
 
+def reach_by_class(rule: Rule, evidence: Evidence) -> Floats:
+    """How far the rule reaches for each class, of shape (n_queries, n_classes)."""
+    reach = rule.reach(evidence)
+    shape = evidence.class_distances.shape
+    return np.broadcast_to(reach if reach.ndim == 2 else reach[:, None], shape)
+
+
 def distances_of(evidence: Evidence) -> Floats:
     """Where the support of one query changes with the radius: 0 and all distances, ascending."""
     distances = evidence.class_distances[0]

@@ -39,7 +39,15 @@ from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Assertion, make_assertions
 from iknow.core.evidence import Evidence
 from iknow.core.quorum import weigh
-from iknow.core.rule import NO_REACH, Rule, Settings, Stability, distances_of, promise_of
+from iknow.core.rule import (
+    NO_REACH,
+    Rule,
+    Settings,
+    Stability,
+    distances_of,
+    promise_of,
+    reach_by_class,
+)
 from iknow.core.support import find_support, justify
 
 
@@ -136,8 +144,7 @@ def find_margins(evidence: Evidence, rule: Rule, belief: Ints) -> Floats:
     """
     evidence = weigh(evidence, rule.quorum, belief)
     distances = evidence.class_distances
-    reach = rule.reach(evidence)
-    reach = np.broadcast_to(reach if reach.ndim == 2 else reach[:, None], distances.shape)
+    reach = reach_by_class(rule, evidence)
     rows = np.arange(len(evidence))
     none = reach[rows, belief] == NO_REACH
     limit = promise_of(rule, "empty_beyond")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -26,19 +25,19 @@ from iknow.core.assertion import (
 )
 from iknow.core.codes import NO_BELIEF
 from iknow.core.decision import Decision, decide
-from iknow.core.evidence import Evidence
+from iknow.core.evidence import NO_EXEMPLAR, Evidence, believed, distances_for_and_against
 from iknow.core.level import Levels, log_odds
 from iknow.core.quorum import Weighed, weigh
 from iknow.core.robustness import Movement, find_robust_radii
-from iknow.core.rule import Rule, Stability, check_by_layer
+from iknow.core.rule import Rule, Stability, check_by_layer, reach_by_class
 from iknow.core.slack import find_margins, find_stability
 from iknow.core.support import justify
-from iknow.core.text import NO_NUMBERS, as_whole, names, shown
+from iknow.core.text import as_whole, names, shown
 from iknow.errors import InputError
 from iknow.explain.answers import Answers, labels_of
-from iknow.explain.explanation import Explanation, explain_layer, picture_at
+from iknow.explain.explanation import Explanation, explain_layer
 from iknow.explain.later import about
-from iknow.explain.picture import Renderer
+from iknow.explain.picture import Renderer, picture_at
 from iknow.locking import cached_property, unlocked_property
 
 BY_SAMPLE = (  # what differs between samples
@@ -93,11 +92,6 @@ class Assessment:
     index: Any = None
 
     def __post_init__(self) -> None:
-        if self.decisions is not None and set(self.decisions) != set(self.evidence):
-            raise InputError(
-                f"decisions are needed for the layers {sorted(self.evidence)}; "
-                f"got them for {sorted(self.decisions)}"
-            )
         unmarked = (self.belief_codes == NO_BELIEF) & ~self.invalid
         if unmarked.any():
             raise InputError(
@@ -287,7 +281,13 @@ class Assessment:
 
     def only(self, layers: Sequence[str]) -> Assessment:
         """Assess the same predictions with some of the `layers`."""
-        chosen = choose_layers(layers, self.evidence)
+        several = isinstance(layers, Collection) and not isinstance(layers, str)
+        chosen: list[Any] = list(layers) if several else [layers]
+        if not chosen or not all(isinstance(n, str) and n in self.evidence for n in chosen):
+            raise InputError(
+                f"there is evidence for the layers {names(self.evidence)}; asked for "
+                f"{names(chosen)}"
+            )
         return replace(
             self,
             evidence={layer: self.evidence[layer] for layer in chosen},
@@ -308,7 +308,28 @@ class Assessment:
 
     def __iter__(self) -> Iterator[Assessment]:
         """Assessments of one sample each."""
-        return (self[i] for i in range(len(self)))
+        return (self[i : i + 1] for i in range(len(self)))
+
+    def for_and_against(self, layer: str) -> dict[str, Any]:
+        """What one layer finds for and against each belief, columns of shape (n,) by name.
+
+        `for` and `against`, distances, with a quorum those to the samples that complete it; inf
+        where there is none. `for_row` and `against_row`, their training rows, and `against_class`,
+        a code; -1 likewise. `reach`, that for the believed class, or the longest without one.
+        """
+        weighed, belief = self.weighed[layer], self.belief_codes
+        reach = reach_by_class(self.neighborhoods[layer], weighed)
+        own, other = distances_for_and_against(weighed, belief)
+        nearest = weighed.others_by_distance()[:, 0]
+        against = np.where(np.isfinite(other), nearest, NO_BELIEF)
+        return {
+            "for": own,
+            "for_row": believed(weighed.exemplars, belief, NO_EXEMPLAR),
+            "against": other,
+            "against_row": believed(weighed.exemplars, against, NO_EXEMPLAR),
+            "against_class": against,
+            "reach": np.where(self.answered, believed(reach, belief), reach.max(axis=1)),
+        }
 
     @unlocked_property
     def answers(self) -> Answers:
@@ -391,8 +412,10 @@ class Assessment:
             >>> a.explain(0).reason.name
             'KNOWN'
         """
-        i = as_whole(i, "i", "be a whole number, the position of a sample")
-        one, i = self[i], i % len(self)
+        n = len(self)
+        position = f"be a whole number, the position of one of the {n} samples"
+        i = as_whole(i, "i", position, -n, n - 1) % n
+        one = self[i : i + 1]
         leveled, stability = one.levels is not None and not one.invalid[0], one.stability
         return Explanation(
             index=i,
@@ -411,42 +434,13 @@ class Assessment:
 
 def pick_samples(samples: Any, n: int) -> slice | Ints:
     """Which of n samples are meant: a slice, or positions >= 0 of shape (m,), as numpy would."""
-    is_one = isinstance(samples, Integral) and not isinstance(samples, NO_NUMBERS)
     try:
         if isinstance(samples, slice):
             samples.indices(n)  # fails if these are not whole numbers, or the step is 0
             return samples
-        given = np.asarray(None if isinstance(samples, tuple) else samples)  # a[0, 1] is a slip
-    except Exception as error:  # ragged lists, or an object that refuses
+        picked = np.arange(n)[samples]
+        if picked.ndim > 1 or isinstance(samples, tuple):  # None, True, tables; a[0, 1] is a slip
+            raise TypeError("it is none of these")
+    except Exception as error:  # numpy says what is wrong, or an object refuses
         raise InputError(f"{KINDS}; got {shown(samples)}: {error}") from error
-    if isinstance(samples, list) and not samples:
-        return np.empty(0, dtype=np.int64)
-    if given.ndim == 1 and given.dtype == bool:
-        if len(given) != n:
-            raise InputError(
-                f"a mask must have a flag for each of the {n} samples; got {len(given)} flags"
-            )
-        return np.flatnonzero(given)
-    if not is_one and (given.dtype.kind not in "iu" or given.ndim != 1):
-        raise InputError(f"{KINDS}; got {shown(samples)}")
-    ends = [samples] if is_one else [given.min(), given.max()] if len(given) else []
-    for position in ends:
-        if not -n <= position < n:
-            raise InputError(
-                f"sample {shown(int(position))} does not exist: the assessment holds {n} samples"
-            )
-    if is_one:
-        return slice(int(samples) % n, int(samples) % n + 1)
-    return given.astype(np.int64) % max(n, 1)
-
-
-def choose_layers(layers: Any, there: Collection[str]) -> list[str]:
-    """The named layers, at least one; a single name may stand alone."""
-    several = isinstance(layers, Collection) and not isinstance(layers, str)
-    chosen = list(layers) if several and getattr(layers, "ndim", 1) == 1 else [layers]
-    missing = [n for n in chosen if not isinstance(n, str) or n not in there]
-    if missing or not chosen:
-        raise InputError(
-            f"there is evidence for the layers {names(there)}; asked for {names(missing)}"
-        )
-    return chosen
+    return np.atleast_1d(picked)

@@ -18,10 +18,10 @@ from iknow.core.assertion import Assertion, Reason
 from iknow.core.codes import NO_BELIEF
 from iknow.core.evidence import NO_EXEMPLAR, Evidence
 from iknow.core.quorum import ONE, Quorum, Weighed
-from iknow.core.rule import NO_REACH
+from iknow.core.rule import NO_REACH, reach_by_class
 from iknow.core.slack import Slack, find_slack
 from iknow.core.text import name
-from iknow.explain.picture import Picture, Renderer, picture_of, picture_to_html, take_sample
+from iknow.explain.picture import Picture, Renderer, picture_at, picture_to_html
 
 if TYPE_CHECKING:
     from iknow.explain.assessment import Assessment
@@ -250,7 +250,7 @@ def explain_layer(
         )
 
     # A rule with a reach for each class reaches as far as that of the believed one.
-    reaches = np.broadcast_to(rule.reach(weighed)[0], len(labels))
+    reaches = reach_by_class(rule, weighed)[0]
     reach = float(reaches.max() if belief == NO_BELIEF else reaches[belief])
     valid = bool(np.isfinite(ranked).any())
     extends = valid and reach != NO_REACH
@@ -281,12 +281,6 @@ def _strongest_other(evidence: Evidence, weighed: Weighed) -> int | None:
     others = codes[codes != weighed.belief[0]]
     found = others[np.isfinite(evidence.class_distances[0, others])]
     return int(found[0]) if len(found) else None
-
-
-def picture_at(samples: Any, row: int, renderer: Renderer | None) -> Picture | None:
-    """What the sample in a row looks like; None if it is not given."""
-    sample = take_sample(samples, row)
-    return None if sample is None else picture_of(sample, renderer)
 
 
 def _layer_row(layer: LayerExplanation) -> tuple[str, ...]:

@@ -180,6 +180,12 @@ def take_sample(samples: Any, row: int) -> Any:
         return None
 
 
+def picture_at(samples: Any, row: int, renderer: Renderer | None) -> Picture | None:
+    """What the sample in a row looks like; None if it is not given."""
+    sample = take_sample(samples, row)
+    return None if sample is None else picture_of(sample, renderer)
+
+
 def _by_shape(sample: Any) -> Picture:
     if isinstance(sample, str):
         return Features((name(sample, LONGEST_TEXT),), ("text",))

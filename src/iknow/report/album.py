@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from iknow.explain.picture import Image, Picture, Renderer, Series, picture_of, take_sample
+from iknow.explain.picture import Image, Picture, Renderer, Series, picture_at
 
 GRAY, COLOR, SERIES, FEATURES = range(4)
 PART_BYTES = 200_000
@@ -48,11 +48,11 @@ class Album:
 
     def add(self, key: Key, samples: Any, row: int, renderer: Renderer | None) -> None:
         """Draw one of the samples, if it exists and there is still room."""
-        if self.full or key in self.pictures or samples is None or row < 0:
+        if self.full or key in self.pictures:
             return
-        if (sample := take_sample(samples, row)) is None:
+        if (picture := picture_at(samples, row, renderer)) is None:
             return
-        kind, first, second, data = self._encode(picture_of(sample, renderer))
+        kind, first, second, data = self._encode(picture)
         self.pictures[key] = kind, first, second, len(self.parts), len(self._open), len(data)
         self._open += data
         if len(self._open) >= PART_BYTES:

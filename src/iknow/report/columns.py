@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from iknow.core.arrays import Bools, Ints
 from iknow.core.assertion import Assertion, may_be_known
 from iknow.core.evidence import NO_EXEMPLAR, Evidence
-from iknow.core.quorum import ONE, Quorum, Weighed, weigh
+from iknow.core.quorum import ONE, Quorum, weigh
 from iknow.core.robustness import Movement
-from iknow.core.rule import NO_REACH, Rule, promise_of
+from iknow.core.rule import NO_REACH, Rule, promise_of, reach_by_class
 from iknow.core.text import name
 from iknow.explain.assessment import Assessment
 
@@ -110,7 +110,7 @@ def read_layer(part: Assessment, layer: str) -> tuple[dict[str, Any], Columns]:
     evidence, weighed, rule = part.evidence[layer], part.weighed[layer], part.neighborhoods[layer]
     n, n_others = len(part), evidence.n_classes - 1
     width = 1 + (n_others if rule.reach(weighed[:1]).ndim == 2 else min(n_others, 2))
-    codes = np.hstack([part.belief_codes[:, None], others_by_distance(weighed)[:, : width - 1]])
+    codes = np.hstack([part.belief_codes[:, None], weighed.others_by_distance()[:, : width - 1]])
     which = np.arange(n)[:, None], codes
     # Nothing is near a class that was not named.
     distances = np.where(codes < 0, np.inf, weighed.class_distances[which])
@@ -147,14 +147,6 @@ def read_layer(part: Assessment, layer: str) -> tuple[dict[str, Any], Columns]:
     return facts, columns
 
 
-def others_by_distance(evidence: Weighed) -> Ints:
-    """The codes of all classes, the nearest first and the believed one last."""
-    answered = np.flatnonzero(evidence.belief >= 0)
-    others = evidence.class_distances.copy()
-    others[answered, evidence.belief[answered]] = np.nan  # sorted to the end, behind inf
-    return np.argsort(others, axis=1, kind="stable")
-
-
 def nearer_columns(evidence: Evidence, quorum: Quorum, codes: Ints) -> Columns:
     """The samples of each class before the one that completes a quorum, nearest first.
 
@@ -184,7 +176,8 @@ def attack_columns(evidence: Evidence, rule: Rule, codes: Ints) -> Columns:
         return {}
     attacked = weigh(evidence, rule.quorum[::-1], codes[:, 0].astype(np.int64))
     if codes.shape[1] < evidence.n_classes:
-        codes = np.hstack([codes[:, :1], others_by_distance(attacked)[:, : codes.shape[1] - 1]])
+        others = attacked.others_by_distance()[:, : codes.shape[1] - 1]
+        codes = np.hstack([codes[:, :1], others])
     distances = attacked.class_distances[np.arange(len(codes))[:, None], codes]
     return {"attack": np.where(codes < 0, np.inf, distances)}
 
@@ -195,8 +188,7 @@ def find_fixed(part: Assessment, layer: str, codes: Ints) -> Columns:
     codes: the classes in the page's columns, of shape (n, width); -1 for none.
     """
     rule, weighed = part.neighborhoods[layer], part.weighed[layer]
-    reach = rule.reach(weighed)
-    reach = np.broadcast_to(reach.reshape(len(part), -1), weighed.class_distances.shape)
+    reach = reach_by_class(rule, weighed)
     limit = promise_of(rule, "empty_beyond")  # as for margins: inf is no limit
     shown = np.where(reach == NO_REACH, NO_REACH if np.isinf(limit) else limit, reach)
     which = np.arange(len(part))[:, None], codes

@@ -26,7 +26,7 @@ from iknow.classifier.estimator import EpistemicClassifier
 from iknow.core.arrays import Floats, Ints
 from iknow.core.assertion import Assertion, Reason
 from iknow.core.codes import for_json
-from iknow.core.evidence import NO_EXEMPLAR, distances_for_and_against
+from iknow.core.evidence import NO_EXEMPLAR
 from iknow.core.text import name
 from iknow.explain.answers import Answers
 from iknow.explain.assessment import Assessment
@@ -140,26 +140,20 @@ def describe_evidence(assessment: Assessment) -> list[dict[str, Any]]:
     """For each of n samples, by layer: the distances for and against, the reach, what is found
     within it, and the training rows nearest of the believed class and of the nearest other.
     """
-    rows = np.arange(len(assessment))
-    answered, labels = assessment.answered, for_json(assessment.classes)
-    codes = np.where(answered, assessment.belief_codes, 0)
-    told: list[dict[str, Any]] = [{} for _ in rows]
-    for layer, weighed in assessment.weighed.items():
-        own, other = distances_for_and_against(weighed, codes)
-        reach = assessment.neighborhoods[layer].reach(weighed)
-        reach = reach[rows, codes] if reach.ndim == 2 else reach
-        others = weighed.class_distances.copy()
-        others[rows, codes] = np.inf
-        against = others.argmin(axis=1)
-        for i in rows:
-            told[i][layer] = {
-                "for": finite(own[i]) if answered[i] else None,
-                "for_row": _row(weighed.exemplars[i, codes[i]]) if answered[i] else None,
-                "against": finite(other[i]),
-                "against_row": _row(weighed.exemplars[i, against[i]]),
-                "against_class": labels[against[i]] if np.isfinite(others[i, against[i]]) else None,
-                "reach": finite(reach[i]),
-                "supported": [labels[c] for c in np.flatnonzero(assessment.supports[layer][i])],
+    labels = [*for_json(assessment.classes), None]  # the last one for no class, -1
+    told: list[dict[str, Any]] = [{} for _ in range(len(assessment))]
+    for layer, supports in assessment.supports.items():
+        found = assessment.for_and_against(layer)
+        for i, said in enumerate(told):
+            row = {name: column[i] for name, column in found.items()}
+            said[layer] = {
+                "for": finite(row["for"]),
+                "for_row": _row(row["for_row"]),
+                "against": finite(row["against"]),
+                "against_row": _row(row["against_row"]),
+                "against_class": labels[row["against_class"]],
+                "reach": finite(row["reach"]),
+                "supported": [labels[c] for c in np.flatnonzero(supports[i])],
             }
     return told
 
