@@ -93,31 +93,6 @@ def sharding_table() -> str:
     return f"{_table(headings, rows)}\n{machine} {size}"
 
 
-def gpu_scale_table() -> str:
-    """Search on a GPU beside torch."""
-    path = FOLDER.parents[1] / "performance" / "gpu.json"
-    found = json.loads(path.read_text("utf-8"))
-    rows = [
-        [
-            f"{each['rows']:,} × {each['queries']:,} × {each['features']}",
-            f"{each['classes']:,}",
-            *(f"{each['milliseconds'][key]:.1f} ms" for key in ("cdist", "compiled products")),
-            f"{each['milliseconds']['fp16']:.2f} ms",
-            f"{each['ratio_to_cdist']['fp16']:.1f} times",
-        ]
-        for each in found["sizes"]
-    ]
-    headings = (
-        "rows × queries × features",
-        "classes",
-        "`torch.cdist` and minima",
-        "compiled products",
-        "`TorchIndex`",
-        "faster than cdist",
-    )
-    return f"{_table(headings, rows)}\n\nBy `python -m benchmarks.gpu` on one {found['device']}."
-
-
 def growth_table() -> str:
     """What a query costs as rows grow."""
     found = _read("growth")
@@ -159,6 +134,6 @@ def plan_text() -> str:
 SCALE: dict[str, Callable[[], str]] = {
     maker.__name__: maker
     for maker in (
-        deciding_table, disk_table, sharding_table, gpu_scale_table, growth_table, plan_text,
+        deciding_table, disk_table, sharding_table, growth_table, plan_text,
     )
 }  # fmt: skip

@@ -1,6 +1,7 @@
-"""Laws of the algebra, for all problems that hypothesis can think of."""
+"""The paper's definitions and laws of the algebra, for all problems hypothesis can think of."""
 
 import math
+from collections import Counter
 from functools import reduce
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from iknow.core.assertion import Assertion, Reason, find_reasons, make_assertion
 from iknow.core.evidence import discard_evidence, empty_evidence, merge_evidence, stack_evidence
 from iknow.core.support import find_support, justify
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
-from tests.oracles import assertion_of
+from tests.oracles import assertion_of, distance, justification_of, nearest_of, support_of
 
 law = settings(derandomize=True, deadline=None, max_examples=100)
 
@@ -93,17 +94,97 @@ def is_subset(left, right):
     return bool((~left | right).all())
 
 
-# The paper's remark on the fractions
+# The paper's definitions, with plain sets over raw points, and a quorum
+
+KNOWN_BY = {Reason.KNOWN, Reason.OVERLAP}
+RULES = {  # how each is made, and which reasons it can give in one layer
+    "Ball": (
+        lambda radius, k, ratio, quorum: Ball(radius, quorum=quorum),
+        {*KNOWN_BY, Reason.CONTRADICTION, Reason.EXTRAPOLATION},
+    ),
+    "Nearest": (
+        lambda radius, k, ratio, quorum: Nearest(k, quorum=quorum),
+        {*KNOWN_BY, Reason.CONTRADICTION},
+    ),
+    "BallElseNearest": (
+        lambda radius, k, ratio, quorum: BallElseNearest(radius, k, quorum=quorum),
+        {*KNOWN_BY, Reason.CONTRADICTION},
+    ),
+    "BallWithNearest": (
+        lambda radius, k, ratio, quorum: BallWithNearest(radius, k, quorum=quorum),
+        {*KNOWN_BY, Reason.CONTRADICTION, Reason.EXTRAPOLATION},
+    ),
+    "RelativeBall": (  # which looks for the belief first
+        lambda radius, k, ratio, quorum: RelativeBall(radius, ratio, quorum=quorum),
+        {*KNOWN_BY, Reason.EXTRAPOLATION},
+    ),
+}
+
+
+def beside(number):
+    """A number and the floats next to it, where they are no less than 0."""
+    return [each for each in (number, *np.nextafter(number, [-math.inf, math.inf])) if each >= 0]
+
+
+def distance_table(problem):
+    """Of shape (n_queries, n_train). Coordinates are integers, so only the root is rounded."""
+    return np.array([[distance(x, z) for z in problem.train] for x in problem.queries])
+
+
+@st.composite
+def parameters_at_ties(draw, table):
+    """A radius, k and a ratio; often a sample lies exactly at the end of a reach, or beside it."""
+    x = draw(st.integers(0, len(table) - 1))
+    far = draw(st.sampled_from(table[x].tolist()))
+    nearest = table[x].min()
+    tied = beside(far / nearest) if nearest > 0 else [2.0]
+    radius = draw(st.sampled_from([0.0, 0.5, 2.0, 1e9, math.inf, far, far, *beside(far)]))
+    ratio = draw(st.sampled_from([0.0, 0.5, 1.0, 1.5, 3.0, *tied, *tied]))
+    return float(radius), draw(st.integers(1, min(K, table.shape[1]))), float(ratio)
+
+
+@pytest.mark.parametrize("quorum", [(1, 1), (1, 3), (2, 2), (3, 1)], ids=str)
+@pytest.mark.parametrize("name", RULES)
+def test_answers_are_those_of_the_papers_definitions(name, quorum, evidence_of):
+    make, possible = RULES[name]
+    met = Counter()
+
+    @settings(law, max_examples=400 if quorum == (1, 1) else 120)
+    @given(problem=problems(), data=st.data())
+    def check(problem, data):
+        table = distance_table(problem)
+        radius, k, ratio = data.draw(parameters_at_ties(table))
+        rule = make(radius, k, ratio, quorum)
+        support = find_support(evidence_of(problem), rule, problem.belief)
+        reasons = find_reasons(problem.belief, [support])
+        for i, belief in enumerate(problem.belief.tolist()):
+            expected = support_of(rule, table[i], problem.labels, belief)
+            assert set(np.flatnonzero(support[i]).tolist()) == expected
+            met[Reason(reasons[i])] += 1
+        nearest = table.min(axis=1, keepdims=True)
+        met["at the radius"] += (table == radius).any()
+        met["tied with the k-th"] += any(len(nearest_of(k, row)) > k for row in table.tolist())
+        ends = (nearest > 0) & (nearest < table) & (table == ratio * nearest)
+        met["at the end of the relative reach"] += ends.any()
+        met["a class without samples"] += len(set(problem.labels)) < problem.n_classes
+
+    check()
+    assert met[Reason.KNOWN] >= 15
+    if quorum == (1, 1):
+        assert {reason for reason in met if isinstance(reason, Reason)} == possible
+        assert min(met.values()) >= 20, met
 
 
 @law
 @given(masks())
 def test_every_query_is_either_ik_imk_or_idk_by_the_definition(belief_and_supports):
     belief, supports = belief_and_supports
-    assertions, reasons = make_assertions(belief, justify(supports)), find_reasons(belief, supports)
+    justified = justify(supports)
+    assertions, reasons = make_assertions(belief, justified), find_reasons(belief, supports)
     for i, code in enumerate(belief):
         sets = [set(np.flatnonzero(support[i]).tolist()) for support in supports]
         assert (assertions[i], reasons[i]) == assertion_of(code, sets)
+        assert set(np.flatnonzero(justified[i]).tolist()) == justification_of(sets)
 
 
 def pairs(make, numbers, *fixed):
@@ -112,7 +193,8 @@ def pairs(make, numbers, *fixed):
     return drawn.map(lambda given: [make(number, *given[1:]) for number in given[0]])
 
 
-# As a parameter grows in one layer: which assertions spread, and which withdraw.
+# The paper's remark on the fractions: as a parameter grows in one layer, which assertions spread,
+# and which withdraw.
 GROWING = {
     "radius of Ball": (pairs(Ball, radii), [Assertion.IMK], [Assertion.IDK]),
     "radius of BallWithNearest": (

@@ -92,58 +92,37 @@ def test_nothing_else_is_known_within_the_radius(seed, i, two, assess):
             assert not (make_assertions(belief, justify(supports)) == Assertion.IK).any()
 
 
-@pytest.mark.parametrize(
-    ("rule", "radius"),
-    [
-        (Ball(1), 3.0),  # the other class, at 4, comes within reach
-        (Ball(3), 2.0),  # it is within reach soon; but the belief, at 1, is so for longer
-        (Nearest(1), 1.5),  # halfway between the classes
-        (BallElseNearest(1, 1), 1.5),
-        (BallElseNearest(3, 1), 2.0),
-        (BallWithNearest(1, 1), 3.0),
-        (BallWithNearest(3, 1), 2.0),
-        (RelativeBall(1, 2.0), 3.0),
-        (RelativeBall(9, 2.0), 7 / 3),  # there the belief is twice as far as the other class
-    ],
-    ids=repr,
-)
+ONE_EACH = [-1.0], [4.0]
+TWO_EACH = [-1.0, -1.5], [4.0, 5.0]
+ON_A_LINE = [
+    (ONE_EACH, Ball(1), 3.0),  # the other class, at 4, comes within reach
+    (ONE_EACH, Ball(3), 2.0),  # it is within reach soon; but the belief, at 1, is so for longer
+    (ONE_EACH, Nearest(1), 1.5),  # halfway between the classes
+    (ONE_EACH, BallElseNearest(1, 1), 1.5),
+    (ONE_EACH, BallElseNearest(3, 1), 2.0),
+    (ONE_EACH, BallWithNearest(1, 1), 3.0),
+    (ONE_EACH, BallWithNearest(3, 1), 2.0),
+    (ONE_EACH, RelativeBall(1, 2.0), 3.0),
+    (ONE_EACH, RelativeBall(9, 2.0), 7 / 3),  # there the belief is twice as far as the other class
+    # Under a quorum the other class needs what a belief does.
+    (TWO_EACH, Ball(1, quorum=(2, 1)), 4.0),  # both of its samples must be within reach
+    (TWO_EACH, Ball(3, quorum=(1, 2)), 1.5),  # soon only one of the belief's is left
+    (TWO_EACH, Nearest(2, quorum=(1, 2)), 1.25),
+    (TWO_EACH, RelativeBall(9, 2.0, quorum=(1, 2)), 6.5 / 3),
+    (TWO_EACH, RelativeBall(9, 2.0, quorum=(2, 1)), 3.0),
+    (TWO_EACH, RelativeBall(9, 0.5), 2 / 3),  # the belief must be half as far as the other class
+    (TWO_EACH, RelativeBall(1, 0.5), 3.0),
+    (TWO_EACH, RelativeBall(9, 0.0, quorum=(1, 3)), 0.0),  # only a coinciding sample contradicts
+]
+
+
+@pytest.mark.parametrize(("places", "rule", "radius"), ON_A_LINE, ids=repr)
 def test_the_radius_is_where_another_class_becomes_known_and_no_less(
-    rule, radius, gather, assess_by
+    places, rule, radius, gather, assess_by
 ):
-    """On a line with one sample of each class the bound is attained."""
-    train, labels = np.array([[-1.0], [4.0]]), np.array([0, 1])
-
-    def gather_at(x):
-        return gather(train, labels, np.array([[x]]), 2, 1)
-
-    def knows_the_other(x):
-        return find_support(gather_at(x), rule, np.array([1]))[0].tolist() == [False, True]
-
-    assessment = assess_by([gather_at(0.0)], [rule], [0], movements={"layer0": Movement(1.0)})
-    certified = assessment.robust_radius[0]
-    # Distances might be off by rounding, and so it is a little less than the whole.
-    assert radius * (1 - 1e-8) < certified < radius
-    assert not knows_the_other(certified)
-    assert not knows_the_other(radius * (1 - 1e-9))
-    assert knows_the_other(radius * (1 + 1e-9))
-
-
-@pytest.mark.parametrize(
-    ("rule", "radius"),
-    [
-        (Ball(1, quorum=(2, 1)), 4.0),  # the other class needs both of its samples within reach
-        (Ball(3, quorum=(1, 2)), 1.5),  # soon only one of the belief's is left
-        (Nearest(2, quorum=(1, 2)), 1.25),
-        (RelativeBall(9, 2.0, quorum=(1, 2)), 6.5 / 3),
-        (RelativeBall(9, 2.0, quorum=(2, 1)), 3.0),
-        (RelativeBall(9, 0.5), 2 / 3),  # the belief must be half as far as the other class
-        (RelativeBall(1, 0.5), 3.0),
-        (RelativeBall(9, 0.0, quorum=(1, 3)), 0.0),  # nothing but a coinciding sample contradicts
-    ],
-    ids=repr,
-)
-def test_under_a_quorum_the_other_class_needs_what_a_belief_does(rule, radius, gather):
-    train, labels = np.array([[-1.0], [-1.5], [4.0], [5.0]]), np.array([0, 0, 1, 1])
+    """With one sample of each class the bound is attained."""
+    train = np.concatenate(places)[:, None]
+    labels = np.repeat([0, 1], [len(each) for each in places])
 
     def gather_at(x):
         return gather(train, labels, np.array([[x]]), 2, 2, per_class=3)
@@ -151,13 +130,16 @@ def test_under_a_quorum_the_other_class_needs_what_a_belief_does(rule, radius, g
     def knows_the_other(x):
         return find_support(gather_at(x), rule, np.array([1]))[0].tolist() == [False, True]
 
-    certified = find_clearance(gather_at(0.0), rule, np.array([0]))[0]
+    clearance = find_clearance(gather_at(0.0), rule, np.array([0]))[0]
+    whole = assess_by([gather_at(0.0)], [rule], [0], movements={"layer0": Movement(1.0)})
     if radius == 0:
-        assert certified <= 0
+        assert clearance <= 0 == whole.robust_radius[0]
         assert knows_the_other(0.0)
         return
-    assert radius * (1 - 1e-8) < certified < radius
-    assert not knows_the_other(certified)
+    for certified in (clearance, whole.robust_radius[0]):
+        # Distances might be off by rounding, and so it is a little less than the whole.
+        assert radius * (1 - 1e-8) < certified < radius
+        assert not knows_the_other(certified)
     assert not knows_the_other(radius * (1 - 1e-9))
     assert knows_the_other(radius * (1 + 1e-9))
 
@@ -235,16 +217,13 @@ def test_a_belief_without_samples_is_certified_only_by_how_far_the_others_are(ev
     np.testing.assert_allclose(clearances, [0.4, -np.inf, -np.inf, -np.inf, 0.4, 0.2])
 
 
-def test_a_foreign_rule_is_certified_by_the_lead_over_other_classes(evidence_from):
+def test_a_foreign_rule_is_certified_by_the_lead_alone_and_a_subclass_inherits_no_promise(
+    evidence_from,
+):
     class Everything(Rule):
         def reach(self, evidence):
             return np.full(len(evidence), np.inf)
 
-    evidence = evidence_from([[1, 4]], 1)
-    assert find_clearance(evidence, Everything(), np.array([0])) == pytest.approx(1.5)
-
-
-def test_a_subclass_with_another_reach_does_not_inherit_what_was_promised_of_it(evidence_from):
     class Twice(Ball):
         def reach(self, evidence):
             return 2 * super().reach(evidence)
@@ -259,6 +238,7 @@ def test_a_subclass_with_another_reach_does_not_inherit_what_was_promised_of_it(
             return evidence.nearest_distance()
 
     evidence, belief = evidence_from([[1, 4]], 1), np.array([0])
+    assert find_clearance(evidence, Everything(), belief) == pytest.approx(1.5)
     assert find_clearance(evidence, Ball(1.0), belief) == pytest.approx(3.0)
     assert find_clearance(evidence, Twice(1.0), belief) == pytest.approx(1.5)
     assert find_clearance(evidence, Said(1.0), belief) == pytest.approx(2.0)

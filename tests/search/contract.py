@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from iknow.core.arrays import Ints
+from iknow.core.arrays import Floats32, Ints
 from iknow.core.codes import NO_BELIEF
-from iknow.core.decision import Scope, decide, is_enough, scope_of
+from iknow.core.decision import Decision, Scope, decide, is_enough, scope_of
 from iknow.core.evidence import NO_EXEMPLAR, Evidence
 from iknow.core.rule import Rule
 from iknow.errors import InputError
@@ -54,6 +54,16 @@ def rules_at_ties(evidence: Evidence, k: int, seed: int) -> list[Rule]:
         RelativeBall(radius, 0.7, quorum=(3, 2)),
         RelativeBall(radius, ratio, quorum=(1, 3)),
     ]
+
+
+def random_problem(
+    n_rows: int = 2000, n_features: int = 10, n_classes: int = 5, n_queries: int = 50, seed: int = 0
+) -> tuple[Floats32, Ints, Floats32]:
+    """Points, labels and queries without structure."""
+    rng = np.random.default_rng(seed)
+    points = rng.standard_normal((n_rows, n_features)).astype(np.float32)
+    queries = rng.standard_normal((n_queries, n_features)).astype(np.float32)
+    return points, rng.integers(n_classes, size=n_rows), queries
 
 
 class RowIndexContract(IndexContract):
@@ -100,16 +110,23 @@ class RowIndexContract(IndexContract):
         asked = problem.queries, 2, 3
         expected = self._brute_force(*problem.training, *asked[:2], per_class=3)
         index = self.make_index(*problem.training)
+        assert isinstance(index, RowIndex)
+        rule = RelativeBall(2.0, 1.2, quorum=(1, 3))
+        belief = np.arange(len(problem.queries)) % problem.n_classes
+        decided = decide(expected, rule, belief)
         together = threading.Barrier(4)
 
-        def search(number: int) -> Evidence:
+        def search(number: int) -> tuple[Evidence, Decision]:
             if number < 4:
                 together.wait(60)
-            return index.gather(*asked)
+            first = index.gather(*asked) if number % 2 else None
+            decision = index.decide(problem.queries, rule, belief)
+            return first or index.gather(*asked), decision
 
         with ThreadPoolExecutor(4) as pool:
-            for answer in pool.map(search, range(8)):
-                assert_same_evidence(answer, expected)
+            for evidence, decision in pool.map(search, range(8)):
+                assert_same_evidence(evidence, expected)
+                assert_same_decision(decision, decided)
 
     def test_a_pickle_answers_alike_and_holds_nothing_derived(self) -> None:
         problem = Problem("plain", seed=6)

@@ -4,8 +4,8 @@ import os
 import pickle
 import subprocess
 import sys
-import threading
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -347,26 +347,18 @@ def test_a_rule_that_overrides_the_reach_does_not_inherit_the_horizon(rule):
     assert_same_decision(index.decide(queries, rule, belief), expected)
 
 
-def test_mapped_rows_and_threads(tmp_path):
+def test_threads_walk_mapped_rows(tmp_path):
     points, labels, queries, belief = structured()
     order = np.argsort(labels, kind="stable")
     np.save(tmp_path / "points.npy", points[order])
     mapped = np.load(tmp_path / "points.npy", mmap_mode="r")
     index = CpuIndex(mapped, labels[order], 6, rows=order)
     expected = decide(everything(points, labels, 6, queries), RULES[0], belief)
-    found = {}
-
-    def ask(i):
-        part = slice(i * 25, (i + 1) * 25)
-        found[i] = part, index.decide(queries[part], RULES[0], belief[part])
-
-    threads = [threading.Thread(target=ask, args=(i,)) for i in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for part, decision in found.values():
-        assert_same_decision(decision, expected[part])
+    parts = [slice(start, start + 25) for start in range(0, 150, 25)]
+    with ThreadPoolExecutor(6) as pool:
+        found = pool.map(lambda part: index.decide(queries[part], RULES[0], belief[part]), parts)
+        for part, decision in zip(parts, found, strict=True):
+            assert_same_decision(decision, expected[part])
 
 
 def test_rows_beyond_the_free_memory_are_never_prepared_at_once(monkeypatch):
