@@ -22,7 +22,6 @@ from iknow.core.assertion import Assertion, Reason
 from iknow.core.rule import NO_REACH, Rule, Stability, distances_of
 from iknow.core.slack import count_nearest, parameter_settings
 from iknow.errors import BundleError, InputError, SelectionError
-from iknow.evaluation.curves import evidence_scatter
 from iknow.evaluation.plots import column_figure, draw_evidence
 from iknow.report.columns import describe_setting
 from iknow.rules import RULES
@@ -182,7 +181,7 @@ def test_without_its_name_it_is_neither_saved_nor_loaded(parts, tuned, tmp_path)
 def test_it_is_drawn(parts, tuned):
     assessment = tuned.assess(parts[2][0], k=8)
     axes = column_figure().axes[0]
-    draw_evidence(axes, evidence_scatter(assessment, "input"))
+    draw_evidence(axes, assessment, "input")
     radius = assessment.neighborhoods["input"].radius
     assert len(axes.patches) == 1
     assert axes.texts[0].get_text() == "IDK: extrapolation"

@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING, Any
 from iknow.evaluation.compare import compare
 from iknow.evaluation.comparison import Comparison
 from iknow.evaluation.curves import (
-    EvidenceScatter,
     RadiusCurve,
     Regions,
     RobustCurve,
-    evidence_scatter,
     map_regions,
     radius_curve,
     robust_curve,
@@ -22,9 +20,9 @@ if TYPE_CHECKING:
     from iknow.evaluation.plots import *  # noqa: F403
 
 __all__ = [
-    "Comparison", "Evaluation", "EvidenceScatter", "RadiusCurve", "Regions", "RiskCoverage",
+    "Comparison", "Evaluation", "RadiusCurve", "Regions", "RiskCoverage",
     "RobustCurve", "compare", "coverage_at", "evaluate",
-    "evidence_scatter", "map_regions", "radius_curve", "risk_coverage", "robust_curve",
+    "map_regions", "radius_curve", "risk_coverage", "robust_curve",
 ]  # fmt: skip
 
 

@@ -13,10 +13,6 @@ layer without support keeps the sample at IDK.
 **Robust fractions**: no change of the input shorter than the robust radius, in the ℓ2 norm, makes
 another class IK. So an adversary with a budget below r cannot turn the samples that are IK,
 correct, and have a robust radius of at least r into confident mistakes.
-
-**Distances for and against**: all that a layer says about a sample is d_g, to the nearest training
-sample of the believed class, and d_¬g, to the nearest of any other; with a quorum
-(`iknow.core.quorum`), to the samples that complete it. A rule divides this plane into IK, IMK, IDK.
 """
 
 from __future__ import annotations
@@ -29,8 +25,7 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Codes, Floats, Ints, Labels
 from iknow.core.assertion import Assertion
-from iknow.core.evidence import distances_for_and_against
-from iknow.core.rule import Limits, Rule
+from iknow.core.rule import Limits
 from iknow.errors import InputError
 from iknow.evaluation.metrics import Figures, read_truth
 from iknow.explain.assessment import Assessment
@@ -80,7 +75,7 @@ def radius_curve(assessment: Assessment, y_true: Any, layer: str | None = None) 
         array([0.37, 0.77, 0.52])
     """
     right: Bools = assessment.belief_codes == read_truth(assessment, y_true)[1]
-    layer = _check_layer(assessment, layer)
+    layer = check_layer(assessment, layer)
     distances = assessment.weighed[layer].class_distances
     others = [mask for name, mask in assessment.supports.items() if name != layer]
     empty = [~mask.any(axis=1) for mask in others]
@@ -116,7 +111,7 @@ def _find_places(ascending: Floats, radii: Any, side: Literal["left", "right"]) 
     return np.searchsorted(ascending, asked, side=side)
 
 
-def _check_layer(assessment: Assessment, layer: str | None) -> str:
+def check_layer(assessment: Assessment, layer: str | None) -> str:
     """The named layer, or the only one."""
     layers = list(assessment.evidence)
     if layer is None and len(layers) == 1:
@@ -225,40 +220,3 @@ def map_regions(
     plane = assess(np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2))
     belief, assertion = plane.belief_codes.reshape(len(y), -1), plane.assertion.reshape(len(y), -1)
     return Regions(x, y, plane.classes, belief, assertion)
-
-
-@dataclass(frozen=True, eq=False)
-class EvidenceScatter:
-    """Each sample's distances in one layer, and its assertion by all layers together.
-
-    Attributes:
-        layer: The layer that the distances are measured in.
-        rule: The layer's rule, which draws the lines.
-        own: d_g, of shape (n,); inf of a class without training samples, and of invalid samples.
-        other: d_¬g, of shape (n,); inf likewise.
-        assertion: One `Assertion` per sample, of shape (n,).
-    """
-
-    layer: str
-    rule: Rule
-    own: Floats
-    other: Floats
-    assertion: Codes
-
-
-def evidence_scatter(assessment: Assessment, layer: str | None = None) -> EvidenceScatter:
-    """Collect the distances for and against every belief of an `assessment` in one `layer`.
-
-    With several layers a sample may be less known than its position here suggests, because every
-    layer has a say. Of a single layer the name is optional.
-
-    Examples:
-        >>> points = evidence_scatter(a, "input")
-        >>> print(f"{(points.own < points.other).mean():.2f}")
-        0.97
-    """
-    layer = _check_layer(assessment, layer)
-    found = distances_for_and_against(assessment.weighed[layer], assessment.belief_codes)
-    own, other = (np.where(assessment.invalid, np.inf, each) for each in found)
-    rule = assessment.neighborhoods[layer]
-    return EvidenceScatter(layer, rule, own, other, assessment.assertion)

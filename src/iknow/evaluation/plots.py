@@ -1,15 +1,17 @@
 """Plots: the records of `iknow.evaluation`, drawn with matplotlib on axes that are given.
 
     figure = column_figure()
-    draw_evidence(figure.axes[0], evidence_scatter(assessment))
+    draw_evidence(figure.axes[0], assessment, "input")
     figure.savefig("evidence.pdf")
 
 Each function draws one record on one axes and touches neither pyplot nor the user's settings.
 Letters take their size from the axes. You can read all plots in gray and if color-blind: what
 differs in color differs in line, marker or lightness as well.
 
-**Evidence**: each sample is a point (d_g, d_¬g). A rule says which areas of this plane it decides
-by these distances alone (`iknow.core.rule`); here they are shaded and named.
+**Evidence**: all that a layer says about a sample is d_g, to the nearest training sample of the
+believed class, and d_¬g, to the nearest of any other; with a quorum (`iknow.core.quorum`), to the
+samples that complete it. Each sample is a point (d_g, d_¬g). A rule says which areas of this plane
+it decides by these distances alone (`iknow.core.rule`); here they are shaded and named.
 
 **The augmented confusion matrix**: four blocks share one picture, IK and IMK above, IDK and all
 three together below. Rows are beliefs, columns the truth. Wrong beliefs are violet; the darker a
@@ -26,10 +28,12 @@ from scipy.ndimage import distance_transform_edt
 from iknow.cards import COLORS
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Assertion, Reason
+from iknow.core.evidence import distances_for_and_against
 from iknow.core.rule import Drawing, Limits, promise_of
 from iknow.errors import InputError, MissingExtraError
-from iknow.evaluation.curves import EvidenceScatter, RadiusCurve, Regions, RobustCurve
+from iknow.evaluation.curves import RadiusCurve, Regions, RobustCurve, check_layer
 from iknow.evaluation.metrics import Evaluation
+from iknow.explain.assessment import Assessment
 
 try:
     from matplotlib import style
@@ -230,23 +234,36 @@ AREA_LOOKS = {  # name, color and strength of the shade; the corner of the name
 CORNERS = {"left": 0.015, "right": 0.985, "bottom": 0.02, "top": 0.98}
 
 
-def draw_evidence(axes: Axes, scatter: EvidenceScatter) -> None:
-    """Draw the points (d_g, d_¬g), marked by assertion, with the lines where the rule decides.
+def draw_evidence(axes: Axes, assessment: Assessment, layer: str | None = None) -> None:
+    """Draw the points (d_g, d_¬g) of one layer, marked by assertion, and where its rule decides.
 
-    An infinite distance lies on the upper edge; on a logarithmic axis, 0 lies on the lower one.
-    `axes`: where to draw. `scatter`: the result of `evidence_scatter`.
+    With several layers a sample may be less known than its place suggests, because every layer has
+    a say. An infinite distance, of a class without training samples or an invalid sample, lies on
+    the upper edge; on a logarithmic axis, 0 lies on the lower one.
+    `axes`: where to draw. `assessment`: of any samples. `layer`: where distances are measured; of a
+    single layer the name is optional.
 
     Examples:
-        >>> draw_evidence(column_figure().axes[0], evidence_scatter(a, "input"))
+        >>> draw_evidence(column_figure().axes[0], a, "input")
     """
-    drawing: Drawing | None = promise_of(scatter.rule, "drawing")()
-    x_limits, y_limits, logarithmic = _find_limits(scatter, drawing)
+    layer = check_layer(assessment, layer)
+    rule = assessment.neighborhoods[layer]
+    found = distances_for_and_against(assessment.weighed[layer], assessment.belief_codes)
+    own, other = (np.where(assessment.invalid, np.inf, each) for each in found)
+    drawing: Drawing | None = promise_of(rule, "drawing")()
+    line = list(drawing.marks) if drawing is not None and drawing.marks[0] else []
+    sides = [np.append(side[np.isfinite(side)], line) for side in (own, other)]
+    # Also logarithmic if the lines would be at the very edge.
+    largest = max(float(side.max(initial=0.0)) for side in sides)
+    logarithmic = any(map(_spans_magnitudes, sides)) or 0 < min(line, default=0.0) < largest / 12
     if logarithmic:
         _use_logarithm(axes, "x", "y")
+    x_limits = _limits(sides[0], line, 0.55, logarithmic)
+    y_limits = _limits(sides[1], line, 0.7, logarithmic)
     axes.set(xlim=x_limits, ylim=y_limits)
-    own, other = np.clip(scatter.own, *x_limits), np.clip(scatter.other, *y_limits)
+    own, other = np.clip(own, *x_limits), np.clip(other, *y_limits)
     for assertion, look in LOOKS.items():
-        these = scatter.assertion == assertion
+        these = assessment.assertion == assertion
         name = f"{assertion.name} ({these.sum():,})"
         axes.scatter(own[these], other[these], label=name, clip_on=False, zorder=2, **look)
     if drawing is None:  # above: nearer to the believed class; below: to another one
@@ -254,7 +271,7 @@ def draw_evidence(axes: Axes, scatter: EvidenceScatter) -> None:
         axes.plot(ends, ends, color=PENCIL, linewidth=0.7, linestyle=(0, (4, 2)))
     else:
         _draw_areas(axes, drawing)
-    needed, contradicting = ("" if m == 1 else f"{m} of " for m in scatter.rule.quorum)
+    needed, contradicting = ("" if m == 1 else f"{m} of " for m in rule.quorum)
     axes.set(xlabel=f"$d_g$: distance to {needed}the believed class")
     axes.set(ylabel=rf"$d_{{\neg g}}$: distance to {contradicting}any other")
     _legend_above(axes, columns=3, markerscale=1.4)
@@ -278,20 +295,6 @@ def _draw_areas(axes: Axes, drawing: Drawing) -> None:
         xytext=(-2 if across else 3, 3), textcoords="offset points",
         ha="right" if across else "left", color=INK, size=_letter_size(axes) - 0.5, **words,
     )  # fmt: skip
-
-
-def _find_limits(scatter: EvidenceScatter, drawing: Drawing | None) -> tuple[Limits, Limits, bool]:
-    """The limits of both axes, and whether they are logarithmic."""
-    line = list(drawing.marks) if drawing is not None and drawing.marks[0] else []
-    sides = [np.append(side[np.isfinite(side)], line) for side in (scatter.own, scatter.other)]
-    # Also logarithmic if the lines would be at the very edge.
-    largest = max(float(side.max(initial=0.0)) for side in sides)
-    logarithmic = any(map(_spans_magnitudes, sides)) or 0 < min(line, default=0.0) < largest / 12
-    x_limits, y_limits = (
-        _limits(side, line, most, logarithmic)
-        for side, most in zip(sides, (0.55, 0.7), strict=True)
-    )
-    return x_limits, y_limits, logarithmic
 
 
 def _limits(values: Floats, line: list[float], most: float, logarithmic: bool) -> Limits:

@@ -9,8 +9,17 @@ from sklearn.datasets import make_moons
 from sklearn.frozen import FrozenEstimator
 from sklearn.neural_network import MLPClassifier
 
-from iknow import Ball, EpistemicClassifier, Nearest, RelativeBall, evaluate
-from iknow.evaluation.curves import evidence_scatter, map_regions, radius_curve, robust_curve
+from iknow import (
+    Assessment,
+    Ball,
+    EpistemicClassifier,
+    Evidence,
+    Nearest,
+    RelativeBall,
+    evaluate,
+)
+from iknow.core.robustness import Movement
+from iknow.evaluation.curves import map_regions, radius_curve, robust_curve
 from iknow.evaluation.plots import (
     draw_confusion,
     draw_evidence,
@@ -18,6 +27,23 @@ from iknow.evaluation.plots import (
     draw_regions,
     draw_robust,
 )
+
+
+def with_distances(distances, rule=None):
+    """An assessment by one layer, of samples that are believed to be of the first class."""
+    distances = np.asarray(distances, dtype=float)
+    n = len(distances)
+    return Assessment(
+        classes=np.arange(distances.shape[1]),
+        belief_codes=np.zeros(n, dtype=np.int64),
+        scores=np.eye(distances.shape[1])[np.zeros(n, dtype=int)],
+        evidence={
+            "a": Evidence(distances, np.sort(distances, axis=1), np.zeros(distances.shape, int))
+        },
+        neighborhoods={"a": rule or Ball(1.0)},
+        invalid=np.zeros(n, dtype=bool),
+        movements={"a": Movement(1.0)},
+    )
 
 
 @pytest.fixture(scope="session")
@@ -51,18 +77,18 @@ def plots(classifier, assessment, y_true, points):
     """By name: what draws it, the record, and what else is given."""
     alone = assessment.only(["input"])
 
-    def scatter(rule):
-        return evidence_scatter(alone.under({"input": rule}))
+    def under(rule):
+        return alone.under({"input": rule})
 
     regions = map_regions(classifier.assess, (-2, 3), (-1.5, 2), 60)
     return {
         "regions": (draw_regions, regions, points[0][:200], points[1][:200]),
         "radius": (draw_radius_curve, radius_curve(assessment, y_true, "input")),
         "confusion": (draw_confusion, evaluate(assessment, y_true)),
-        "evidence": (draw_evidence, scatter(Ball(0.2))),
-        "evidence relative": (draw_evidence, scatter(RelativeBall(0.3, 1.6))),
-        "evidence quorum": (draw_evidence, scatter(RelativeBall(0.3, 1.6, quorum=(1, 3)))),
-        "evidence nearest": (draw_evidence, scatter(Nearest(5))),
+        "evidence": (draw_evidence, under(Ball(0.2))),
+        "evidence relative": (draw_evidence, under(RelativeBall(0.3, 1.6))),
+        "evidence quorum": (draw_evidence, under(RelativeBall(0.3, 1.6, quorum=(1, 3)))),
+        "evidence nearest": (draw_evidence, under(Nearest(5))),
         "certified": (draw_robust, robust_curve(assessment, y_true)),
     }
 

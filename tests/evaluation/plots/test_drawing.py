@@ -10,20 +10,17 @@ from matplotlib.path import Path
 
 from iknow import (
     Assertion,
-    Assessment,
     Ball,
     BallElseNearest,
     BallWithNearest,
-    Evidence,
     Nearest,
     RelativeBall,
     evaluate,
 )
 from iknow.cards import COLORS
 from iknow.core.assertion import Reason
-from iknow.core.robustness import Movement
 from iknow.errors import InputError
-from iknow.evaluation.curves import EvidenceScatter, evidence_scatter, radius_curve, robust_curve
+from iknow.evaluation.curves import radius_curve, robust_curve
 from iknow.evaluation.plots import (
     WRONG,
     column_figure,
@@ -33,6 +30,7 @@ from iknow.evaluation.plots import (
     draw_regions,
     draw_robust,
 )
+from tests.evaluation.plots.conftest import with_distances
 
 
 def drawn(draw, *given, **more):
@@ -80,23 +78,6 @@ def test_without_a_chosen_radius_the_best_is_marked(plots):
     draw, curve = plots["radius"]
     best = curve.radii[curve.best]
     assert list(drawn(draw, curve).lines[-1].get_xdata()) == [best, best]
-
-
-def with_distances(distances, rule=None):
-    """An assessment by one layer, of samples that are believed to be of the first class."""
-    distances = np.asarray(distances, dtype=float)
-    n = len(distances)
-    return Assessment(
-        classes=np.arange(distances.shape[1]),
-        belief_codes=np.zeros(n, dtype=np.int64),
-        scores=np.eye(distances.shape[1])[np.zeros(n, dtype=int)],
-        evidence={
-            "a": Evidence(distances, np.sort(distances, axis=1), np.zeros(distances.shape, int))
-        },
-        neighborhoods={"a": rule or Ball(1.0)},
-        invalid=np.zeros(n, dtype=bool),
-        movements={"a": Movement(1.0)},
-    )
 
 
 def test_radii_of_many_magnitudes_get_a_logarithmic_axis():
@@ -224,18 +205,21 @@ def test_many_classes_and_unknown_ones_are_shades_alone():
 
 @pytest.mark.parametrize("rule", [Ball(0.2), RelativeBall(0.3, 1.6), Nearest(5)], ids=repr)
 def test_every_sample_is_a_point_marked_by_its_assertion(assessment, rule):
-    scatter = evidence_scatter(assessment.only(["input"]).under({"input": rule}))
-    axes = drawn(draw_evidence, scatter)
+    alone = assessment.only(["input"]).under({"input": rule})
+    axes = drawn(draw_evidence, alone)
+    found = alone.evidence["input"].class_distances  # of two classes
+    rows = np.arange(len(found))
+    sides = np.stack([found[rows, alone.belief_codes], found[rows, 1 - alone.belief_codes]], axis=1)
     marks = set()
     for assertion, dots in zip(reversed(Assertion), axes.collections, strict=True):
-        these = scatter.assertion == assertion
-        expected = np.stack([scatter.own, scatter.other], axis=1)[these]
+        these = alone.assertion == assertion
+        expected = sides[these]
         np.testing.assert_array_equal(places_of(dots), expected)
         if these.any():
             assert tuple(dots.get_edgecolor()[0])[:3] == to_rgba(COLORS[assertion])[:3]
         marks.add(dots.get_paths()[0].vertices.tobytes())
     assert len(marks) == 3
-    assert legend(axes) == [f"{a.name} ({(scatter.assertion == a).sum()})" for a in
+    assert legend(axes) == [f"{a.name} ({(alone.assertion == a).sum()})" for a in
                             reversed(Assertion)]  # fmt: skip
 
 
@@ -275,9 +259,9 @@ def test_areas_are_where_the_rule_says_so(rule, decided, start):
 
 
 def test_the_areas_are_drawn_and_named(plots):
-    draw, scatter = plots["evidence"]
-    axes = drawn(draw, scatter)
-    areas = scatter.rule.drawing().areas(axes.get_xlim(), axes.get_ylim())
+    draw, assessment = plots["evidence"]
+    axes = drawn(draw, assessment)
+    areas = assessment.neighborhoods["input"].drawing().areas(axes.get_xlim(), axes.get_ylim())
     shapes = [patch for patch in axes.patches if isinstance(patch, Polygon)]
     for patch, corners in zip(shapes, areas.values(), strict=True):
         np.testing.assert_array_equal(patch.get_xy()[:-1], corners)
@@ -285,8 +269,7 @@ def test_the_areas_are_drawn_and_named(plots):
 
 
 def test_of_the_k_nearest_only_the_diagonal_is_known(plots):
-    draw, scatter = plots["evidence nearest"]
-    axes = drawn(draw, scatter)
+    axes = drawn(*plots["evidence nearest"])
     assert not axes.patches
     assert names(axes) == []
     (diagonal,) = axes.lines
@@ -294,15 +277,14 @@ def test_of_the_k_nearest_only_the_diagonal_is_known(plots):
 
 
 def test_an_infinite_radius_draws_no_lines():
-    scatter = evidence_scatter(with_distances([[1.0, 2.0]], Ball(np.inf)))
-    assert not drawn(draw_evidence, scatter).patches
+    assert not drawn(draw_evidence, with_distances([[1.0, 2.0]], Ball(np.inf))).patches
 
 
 def test_what_has_no_place_lies_on_the_edge():
     own = np.array([0.0, 1e-3, 1e-2, 1e-2, 10.0, np.inf])
     other = np.array([1e-2, 1e-1, np.inf, 1e-2, 1e-3, 20.0])
-    scatter = EvidenceScatter("a", Ball(1e-2), own, other, np.full(6, Assertion.IK))
-    axes = drawn(draw_evidence, scatter)
+    assessment = with_distances(np.stack([own, other], axis=1), Ball(1e-2))
+    axes = drawn(draw_evidence, assessment)
     assert axes.get_xscale() == axes.get_yscale() == "log"
     (x_low, x_high), (_, y_high) = axes.get_xlim(), axes.get_ylim()
     assert 0 < x_low < 1e-3
@@ -310,7 +292,9 @@ def test_what_has_no_place_lies_on_the_edge():
     assert y_high > 20
     expected = np.stack([own, other], axis=1)
     expected[0, 0], expected[5, 0], expected[2, 1] = x_low, x_high, y_high
-    np.testing.assert_array_equal(places_of(axes.collections[0]), expected)
+    for assertion, dots in zip(reversed(Assertion), axes.collections, strict=True):
+        these = assessment.assertion == assertion
+        np.testing.assert_array_equal(places_of(dots), expected[these])
 
 
 def test_a_quorum_is_named_where_its_distances_are_shown(plots):
@@ -326,4 +310,4 @@ def test_epsilon_is_named_at_a_line_that_is_there(plots):
         label = next(text for text in axes.texts if text.get_text().startswith("ε"))
         place = getattr(axes, f"get_{transform}axis_transform")().transform(label.xy)
         at = axes.transData.inverted().transform(place)[int(transform == "y")]
-        assert at == pytest.approx(plots[name][1].rule.radius)
+        assert at == pytest.approx(plots[name][1].neighborhoods["input"].radius)

@@ -10,7 +10,6 @@ from matplotlib.text import Text
 
 from iknow import Assertion, Ball, RelativeBall
 from iknow.cards import COLORS
-from iknow.evaluation.curves import EvidenceScatter
 from iknow.evaluation.plots import (
     ACCURACY_LOOK,
     FRACTION_LOOKS,
@@ -22,6 +21,7 @@ from iknow.evaluation.plots import (
     draw_evidence,
     tint,
 )
+from tests.evaluation.plots.conftest import with_distances
 
 DEUTERANOPIA = np.array(
     [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]]
@@ -93,9 +93,7 @@ def test_matrices_of_many_classes_have_words_apart(plots, labels):
 def test_areas_have_their_names_apart_for_any_radius(rule, spread):
     own, other = np.exp(spread * np.random.default_rng(0).normal(size=(2, 100)))
     figure = column_figure()
-    draw_evidence(
-        figure.axes[0], EvidenceScatter("a", rule, own, other, np.full(100, Assertion.IK))
-    )
+    draw_evidence(figure.axes[0], with_distances(np.stack([own, other], axis=1), rule))
     assert_words_are_apart(figure)
     (axes,) = figure.axes
     for patch in axes.patches:  # each area is large enough for its name
