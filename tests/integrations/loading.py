@@ -1,12 +1,28 @@
-"""Models as users write them."""
+"""Models as users write them, and what loads those that cannot be stored as they are."""
+
+from pathlib import Path
 
 import numpy as np
 import torch
+
+from iknow import as_model
 
 
 def make_network():
     torch.manual_seed(0)
     return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+
+
+def load_network(folder):
+    network = make_network()
+    network.load_state_dict(torch.load(Path(folder) / "weights.pt", weights_only=True))
+    return network
+
+
+def load_keras(folder):
+    import keras
+
+    return keras.models.load_model(Path(folder) / "own.keras", compile=False)
 
 
 class Named(torch.nn.Module):
@@ -30,3 +46,10 @@ def score(batch):
 
 def square(batch):
     return batch**2
+
+
+def load_function(folder):
+    return as_model(score, embed=square)
+
+
+NOT_A_FUNCTION = 3

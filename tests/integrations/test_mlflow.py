@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from sklearn.datasets import load_iris
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.frozen import FrozenEstimator
@@ -178,12 +179,81 @@ def test_a_booster_itself_comes_back(tmp_path):
     assert_same_answers(iknow_mlflow.load_model(str(tmp_path / "m")), made, inputs)
 
 
-def test_what_cannot_become_onnx_is_refused(tmp_path):
+def test_what_cannot_become_onnx_comes_back_through_a_loader(tmp_path):
     made = EpistemicClassifier(
         as_model(loading.score, embed=loading.square), rule=Ball(1), progress=False
     ).fit(X, CODES)
-    with pytest.raises(ExportError, match="a function can be any code"):
+    with pytest.raises(ExportError, match=r"a function can be any code.*pass a model_loader="):
         iknow_mlflow.save_model(made, tmp_path / "m")
+    assert not (tmp_path / "m").exists()
+    loader = "tests.integrations.loading:load_function"
+    iknow_mlflow.save_model(made, tmp_path / "m", model_loader=loader)
+    assert_same_answers(iknow_mlflow.load_model(str(tmp_path / "m")), made, X)
+    given = as_model(loading.score, embed=loading.square)
+    assert_same_answers(iknow_mlflow.load_model(str(tmp_path / "m"), given), made, X)
+
+
+def test_a_loader_makes_a_network_of_its_files(tmp_path):
+    network, inputs = loading.make_network(), X.astype(np.float32)
+    torch.save(network.state_dict(), tmp_path / "weights.pt")
+    made = EpistemicClassifier(network, rule=Ball(1), progress=False).fit(inputs, CODES)
+    how = {
+        "model_loader": "tests.integrations.loading:load_network",
+        "model_files": [tmp_path / "weights.pt"],
+    }
+    iknow_mlflow.save_model(made, tmp_path / "m", **how)
+    (tmp_path / "weights.pt").unlink()
+    assert "torch==" in (tmp_path / "m" / "requirements.txt").read_text()
+    assert_same_answers(iknow_mlflow.load_model(str(tmp_path / "m")), made, inputs)
+    served = mlflow.pyfunc.load_model(str(tmp_path / "m")).predict(inputs)
+    assert served["belief"].tolist() == made.predict(inputs).tolist()
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
+def test_a_keras_model_comes_back_through_a_loader(tmp_path):
+    keras = pytest.importorskip("keras")
+    inputs = X.astype(np.float32)
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8), keras.layers.Dense(3)])
+    model.save(tmp_path / "own.keras")
+    made = EpistemicClassifier(model, rule=Ball(1), progress=False).fit(inputs, CODES)
+    loader = "tests.integrations.loading:load_keras"
+    iknow_mlflow.save_model(
+        made, tmp_path / "m", model_loader=loader, model_files=[tmp_path / "own.keras"]
+    )
+    assert "keras==" in (tmp_path / "m" / "requirements.txt").read_text()
+    assert_same_answers(iknow_mlflow.load_model(str(tmp_path / "m")), made, inputs)
+
+
+@pytest.mark.parametrize(
+    "loader",
+    ["loading", ":f", "no.such:f", 3]
+    + [f"tests.integrations.loading:{name}" for name in ("none", "NOT_A_FUNCTION")],
+)
+def test_a_loader_that_is_none_is_refused(irises, tmp_path, loader):
+    with pytest.raises(InputError, match="model_loader"):
+        iknow_mlflow.save_model(irises, tmp_path / "m", model_loader=loader)
+    assert not (tmp_path / "m").exists()
+
+
+def test_files_without_a_loader_are_refused(irises, tmp_path):
+    with pytest.raises(InputError, match="model_files are for a model_loader"):
+        iknow_mlflow.save_model(irises, tmp_path / "m", model_files=["x"])
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_loader_that_gives_another_model_is_refused_at_once(tmp_path):
+    network, inputs = loading.make_network(), X.astype(np.float32)
+    with torch.no_grad():
+        network[0].weight.mul_(2)
+    torch.save(loading.make_network().state_dict(), tmp_path / "weights.pt")
+    made = EpistemicClassifier(network, rule=Ball(1), progress=False).fit(inputs, CODES)
+    with pytest.raises(BundleError, match="was made with another model"):
+        iknow_mlflow.save_model(
+            made,
+            tmp_path / "m",
+            model_loader="tests.integrations.loading:load_network",
+            model_files=[tmp_path / "weights.pt"],
+        )
     assert not (tmp_path / "m").exists()
 
 

@@ -7,11 +7,11 @@
     ec = iknow_mlflow.load_model(info.model_uri)              # the classifier itself
 
 The folder of a logged model holds `bundle.iknow`. The model itself is in the bundle, as ONNX; or
-beside it, as `model.joblib`, if it is a scikit-learn classifier or one with its interface; or
-nowhere, if only its outputs are known.
+beside it, as `model.joblib`, if it is a scikit-learn classifier or one with its interface; or a
+`model_loader` makes it of the files in `model`; or it is nowhere, if only its outputs are known.
 
-Only a bundle is safe to load from anywhere. A pickle, as in MLflow's own flavors, runs code: load
-it from people you trust.
+Only a bundle is safe to load from anywhere. A pickle, as in MLflow's own flavors, and a loader run
+code: load them from people you trust.
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ import os
 import shutil
 import sys
 import warnings
+from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.metadata import packages_distributions, version
 from os import PathLike
 from pathlib import Path
+from pkgutil import resolve_name
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,7 +34,7 @@ import numpy as np
 
 from iknow.classifier.estimator import EpistemicClassifier
 from iknow.core.text import shown
-from iknow.errors import BundleError, InputError, MissingExtraError
+from iknow.errors import BundleError, ExportError, InputError, MissingExtraError
 from iknow.integrations import answers_of, takes_texts
 from iknow.models import PrecomputedModel
 from iknow.models.adapt import is_estimator
@@ -52,7 +54,7 @@ except ImportError as error:
     raise MissingExtraError("iknow.integrations.mlflow", "mlflow") from error
 
 FLAVOR_NAME = "iknow"
-BUNDLE, PICKLE = "bundle.iknow", "model.joblib"  # in the folder of a logged model
+BUNDLE, PICKLE, FILES = "bundle.iknow", "model.joblib", "model"  # in a logged model's folder
 SHOWN = ("name", "note", "created", "model", "n_samples", "rule", "selection")  # by MLflow
 NO_PICKLES = "MLFLOW_ALLOW_PICKLE_DESERIALIZATION"  # by which users of MLflow forbid them
 
@@ -63,6 +65,8 @@ def save_model(
     *,
     signature: Any = None,
     input_example: Any = None,
+    model_loader: str | None = None,
+    model_files: Sequence[str | PathLike[str]] = (),
     extra_pip_requirements: Any = None,
     mlflow_model: Any = None,
     **options: Any,
@@ -76,6 +80,10 @@ def save_model(
         path: The folder, which must not exist or be empty.
         signature: An MLflow signature; False for none. Default: that of `make_signature`.
         input_example: Some inputs, to keep with the model, and to compare an exported one on.
+        model_loader: "package.module:function", for a model that cannot become ONNX, such as a
+            Keras model or a function: takes the folder of `model_files`, such as weights, and
+            returns the model, or `as_model(model, ...)`.
+        model_files: Files or folders for that function.
         extra_pip_requirements: In addition to the versions of iknow and of the model's package.
         mlflow_model: The MLflow model to add to; `log_model` passes it.
         **options: For `mlflow.pyfunc.save_model`, such as `code_paths` to import from there,
@@ -99,12 +107,13 @@ def save_model(
     if options.get("pip_requirements") is None:
         extra = extra_pip_requirements or ()
         more = [f"-r {extra}"] if isinstance(extra, str) else extra
-        options["pip_requirements"] = [*_requirements(classifier), *more]
+        options["pip_requirements"] = [*_requirements(classifier, model_loader), *more]
     options |= {"mlflow_model": model, "input_example": input_example}
     try:
         mlflow.pyfunc.save_model(str(folder), loader_module=__name__, **options)
-        file = _store(classifier, folder, input_example)
-        loaded = _load(folder, file)
+        stored = {"file": _store(classifier, folder, input_example, model_loader, model_files)}
+        stored["loader"] = model_loader
+        loaded = _load(folder, stored)
         if signature is None:
             signature = make_signature(loaded, input_example)
         model.signature = signature or None
@@ -112,7 +121,7 @@ def save_model(
         said = {"promises": info.promises, **{name: info.to_dict()[name] for name in SHOWN}}
         model.metadata = {**(model.metadata or {}), FLAVOR_NAME: said}
         model.model_size_bytes = sum(each.stat().st_size for each in folder.rglob("*"))
-        model.add_flavor(FLAVOR_NAME, iknow_version=__version__, file=file)
+        model.add_flavor(FLAVOR_NAME, iknow_version=__version__, **stored)
         model.save(str(folder / MLMODEL_FILE_NAME))
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
@@ -135,8 +144,8 @@ def log_model(classifier: EpistemicClassifier, name: str = "model", **options: A
 def load_model(model_uri: str, model: Any = None, *, dst_path: str | None = None) -> Any:
     """Load the `EpistemicClassifier` at `model_uri`, such as "models:/signs/1" or a folder.
 
-    With a trained `model` to use instead of the stored one no pickle is loaded; the bundle
-    recognizes it. `dst_path` says where to download to.
+    With a trained `model` to use instead of the stored one no pickle is loaded and no loader
+    called; the bundle recognizes it. `dst_path` says where to download to.
 
     Examples:
         >>> load_model("models:/signs/1").assess(X)  # doctest: +SKIP
@@ -149,7 +158,7 @@ def load_model(model_uri: str, model: Any = None, *, dst_path: str | None = None
         return EpistemicClassifier.load(folder / BUNDLE, model)
     if (code := flavors.get(mlflow.pyfunc.FLAVOR_NAME, {}).get("code")) is not None:
         sys.path.insert(0, str(folder / Path(str(code)).name))
-    return _load(folder, flavor.get("file"))
+    return _load(folder, flavor)
 
 
 def make_signature(classifier: EpistemicClassifier, input_example: Any = None) -> Any:
@@ -182,21 +191,33 @@ def _load_pyfunc(path: str) -> Any:
     return SimpleNamespace(predict=partial(answers_of, load_model(path)))
 
 
-def _store(classifier: EpistemicClassifier, folder: Path, example: Any) -> str | None:
+def _store(
+    classifier: EpistemicClassifier, folder: Path, example: Any, loader: Any, files: Sequence[Any]
+) -> str | None:
     """Store a fitted classifier and its model; returns the name of the model's file, if it has one
     of its own.
     """
     own = getattr(classifier.model_, "estimator", None)
-    within = not is_estimator(own) and not isinstance(classifier.model_, PrecomputedModel)
-    classifier.save(folder / BUNDLE, onnx=within, samples=example if within else None)
-    if not is_estimator(own):
+    apart = is_estimator(own) or isinstance(classifier.model_, PrecomputedModel)
+    within = loader is None and not apart
+    if files and loader is None:
+        raise InputError("model_files are for a model_loader, which makes the model of them")
+    try:
+        classifier.save(folder / BUNDLE, onnx=within, samples=example if within else None)
+    except ExportError as error:
+        raise ExportError(f"{error}. Or pass a model_loader=, which makes the model") from error
+    (folder / FILES).mkdir()
+    for file in map(Path, files):
+        (shutil.copytree if file.is_dir() else shutil.copy)(file, folder / FILES / file.name)
+    if loader is not None or not is_estimator(own):
         return None
     joblib.dump(own, folder / PICKLE)
     return PICKLE
 
 
-def _load(folder: Path, file: Any) -> EpistemicClassifier:
+def _load(folder: Path, stored: Mapping[str, Any]) -> EpistemicClassifier:
     """The classifier in a folder, with its model restored as `_store` stored it."""
+    file, loader, model = (stored.get(name) for name in ("file", "loader", "model"))
     if file not in (None, PICKLE):
         raise BundleError(f"a model stored as {shown(file)} is unknown to this version")
     if file and os.environ.get(NO_PICKLES, "true").lower() in ("false", "0"):
@@ -204,14 +225,27 @@ def _load(folder: Path, file: Any) -> EpistemicClassifier:
             f"{folder / file} is a pickle, and {NO_PICKLES} forbids to load it: pass the trained "
             "model to load_model(uri, model)"
         )
-    return EpistemicClassifier.load(folder / BUNDLE, joblib.load(folder / file) if file else None)
+    if loader is not None:
+        try:
+            if not callable(make := resolve_name(loader)):
+                raise TypeError("it cannot be called")
+        except (ImportError, AttributeError, TypeError, ValueError) as error:
+            raise InputError(
+                'model_loader must be "package.module:function", a function of a folder; got '
+                f"{shown(loader)}: {error}"
+            ) from error
+        model = make(str(folder / FILES))
+    elif file:
+        model = joblib.load(folder / file)
+    return EpistemicClassifier.load(folder / BUNDLE, model)
 
 
-def _requirements(classifier: EpistemicClassifier) -> list[str]:
+def _requirements(classifier: EpistemicClassifier, loader: Any) -> list[str]:
     """The versions that are needed: of iknow, pandas, and the model's own package."""
     own, packages = getattr(classifier.model_, "estimator", None), {"sklearn", "pandas"}
     if not isinstance(classifier.model_, PrecomputedModel):
-        module = type(own).__module__ if is_estimator(own) else "onnxruntime"
+        kept = own if is_estimator(own) else classifier.model_.source
+        module = type(kept).__module__ if loader or is_estimator(own) else "onnxruntime"
         packages.add(module.partition(".")[0])
     installed = packages_distributions()  # by pip, under names of its own
     names = {name for package in packages - {"iknow"} for name in installed.get(package, ())}
