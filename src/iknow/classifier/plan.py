@@ -9,7 +9,7 @@ the old or the new evidence in all layers, without waiting.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ from iknow.models.samples import check_several_classes
 from iknow.rules import RelativeBall
 from iknow.search.layer import LayerIndex, index_type
 from iknow.selection import Selection
-from iknow.storage.changes import Change, Logged
+from iknow.storage.changes import Change, Logged, stale
 
 if TYPE_CHECKING:
     from iknow.classifier.estimator import EpistemicClassifier
@@ -107,15 +107,8 @@ class Plan:
 
     def chosen(self, selection: Selection, n_changes: int) -> Plan:
         """The plan with a selection, chosen on the evidence after so many changes."""
-        selection = stale(selection, self.log[n_changes:])
-        return replace(self, selection=selection, rules=dict(selection.neighborhoods))
-
-
-def stale(selection: Selection, changes: Sequence[Logged]) -> Selection:
-    """A selection after changes of the memory; the first one ever says since when it is stale."""
-    if selection.stale or not changes:
-        return selection
-    return replace(selection, stale=changes[0].sentence())
+        rules = dict(selection.neighborhoods)
+        return replace(self, selection=stale(selection, self.log[n_changes:]), rules=rules)
 
 
 class Settings:
