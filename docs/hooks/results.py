@@ -126,10 +126,10 @@ def gpu_notes() -> str:
 - **Precision.** The products are in half precision (fp16), which only rules out.
 - **An index larger than the memory** it may use is streamed: with 1 GiB for the first row, the
   search from and to numpy takes {parts["milliseconds_in_parts"]:.1f} ms
-  in the place of {parts["milliseconds_whole"]:.1f} ms, with the same answers.
+  instead of {parts["milliseconds_whole"]:.1f} ms, with the same answers.
 - **A network on the GPU, search on the CPU**: to see the next batch while the last one is searched
   for takes {ahead / waiting:.2f} of the time, {ahead:,.0f} ms
-  in the place of {waiting:,.0f} ms."""
+  instead of {waiting:,.0f} ms."""
 
 
 def agreement() -> str:

@@ -172,7 +172,7 @@ class Distance(Record):
             raise InputError("distances must be numbers >= 0")
 
 
-class Source(Record):
+class OnnxReading(Record):
     """Of a model that was ONNX before: where its scores are, and how each layer is pooled."""
 
     scores: Any
@@ -185,7 +185,7 @@ class Exported(Record):
     samples: Positive
     scores: Distance
     layers: dict[str, Distance]
-    reading: Source | None
+    reading: OnnxReading | None
     sha256: str
 
 
