@@ -32,7 +32,7 @@ from iknow.classifier.observe import (
     read,
     search_all,
 )
-from iknow.classifier.plan import Plan, Settings, as_quorum, kind_of
+from iknow.classifier.plan import CheckedParameters, Plan, as_quorum, kind_of
 from iknow.core.arrays import Floats, Floats32, Ints, Labels
 from iknow.core.level import are_probabilities, log_odds
 from iknow.core.quorum import Contrast, Quorum, find_contrast, weigh
@@ -131,7 +131,7 @@ def collect(
     rows: as in `fit`. positions: see `check_valid`. parts: whether more samples will come. folder:
     where to keep the activations; None for memory.
     """
-    settings = Settings(classifier, model, first := samples.first())
+    settings = CheckedParameters(classifier, model, first := samples.first())
     if (known := samples.labels) is not None and not parts:  # else they come with the samples
         settings.check_labels(known)
     layers = tuple(settings.roles)

@@ -111,7 +111,7 @@ class Plan:
         return replace(self, selection=stale(selection, self.log[n_changes:]), rules=rules)
 
 
-class Settings:
+class CheckedParameters:
     """What the parameters of a classifier ask for, checked and completed by its model and its first
     batch of training samples.
 

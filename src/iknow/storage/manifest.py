@@ -135,7 +135,7 @@ class ProbeRecord(Record):
     tolerances: list[float]
 
 
-class Settings(Record):
+class ClassifierRecord(Record):
     """The parameters of the classifier, and what is known about its inputs and its model.
 
     layers, classes: whether they were given. metric: "one", or the layers that have their own.
@@ -209,7 +209,7 @@ class Manifest(Record):
     layers: Annotated[dict[str, LayerRecord], Meta(min_length=1)]
     probe: list[str]
     selection: dict[str, Any] | None
-    settings: Settings
+    settings: ClassifierRecord
     arrays: dict[str, str]
     model: Exported | None
     changes: list[LogEntry]
