@@ -324,17 +324,13 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         plan = self.plan_
         if is_fixed(self.rule):
             raise InputError("nothing to recertify: rule=... fixes it, and nothing was certified")
-        if plan.selection is None:
-            raise InputError("recertify belongs to a tuned classifier: call tune first")
-        if plan.selection.goal is None:
-            raise InputError(
-                "this selection does not say what it was chosen for: call tune with the goal"
-            )
+        if plan.selection is None or plan.selection.goal is None:
+            raise InputError("no selection says what it was chosen for: call tune first")
         return self._choose(plan, plan.selection.goal, X, y, reference)
 
     def _choose(self, plan: Plan, goal: Goal, X: Any, y: Any, reference: Any) -> Self:
-        samples = observe.read(self, plan.model, X, y)
-        chosen = fitting.select(self, plan, goal, samples, "validation", reference=reference)
+        samples = observe.read(self, plan, X, y)
+        chosen = fitting.select(self, plan, goal, samples, reference=reference)
         self.memory.step(lambda now: now.chosen(chosen, len(plan.log)))
         return self
 
@@ -395,7 +391,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         gathers = evidence is not False and as_flag(evidence, "evidence")
         least = k if type(k) is int and k >= 0 else as_whole(k, "k", "be a whole number >= 0", 0)
-        samples = observe.read(self, plan.model, X)
+        samples = observe.read(self, plan, X)
         seen, found, decisions = observe.find(plan, samples, least, gathers, self.progress)
         selection, places = plan.selection or plan.given, np.arange(len(seen.belief))
         labels = samples.labels
@@ -452,7 +448,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             X: n samples, in any form the model takes.
         """
         plan = self.plan_
-        samples = observe.read(self, plan.model, X)
+        samples = observe.read(self, plan, X)
         estimator: Any = plan.model.estimator  # type: ignore[attr-defined]
         parts = [estimator.decision_function(own_copy(batch)) for batch in samples.read()]
         return np.concatenate(parts)

@@ -216,7 +216,7 @@ def train(
     held_out = read(classifier, model, take_rows(inputs, validation), labels[validation])
     try:
         goal = Goal(k=classifier.k)
-        return plan.chosen(select(classifier, plan, goal, held_out, "training", validation), 0)
+        return plan.chosen(select(classifier, plan, goal, held_out, validation), 0)
     except SelectionError as error:
         warn(
             f"{error}. Until it is tuned again this classifier answers IDK for all but exact "
@@ -230,7 +230,6 @@ def select(
     plan: Plan,
     goal: Goal,
     samples: Samples,
-    what: str,
     positions: Ints | None = None,
     reference: Any = None,
 ) -> Selection:
@@ -239,10 +238,11 @@ def select(
     rule = kind_of(classifier.rule)
     quorum = as_quorum(classifier.quorum, rule)
     k = goal.neighbors_needed(rule, plan.index.n_rows, quorum)
+    what = "validation" if positions is None else "training"
     seen = look(plan, samples, k, quorum, what, positions, classifier.progress)
     seen, others = replace(seen, y_true=codes_of(plan, samples, classifier.classes)), None
     if reference is not None:
-        further = read(classifier, plan.model, reference)
+        further = read(classifier, plan, reference)
         others = look(plan, further, k, quorum, "reference", None, classifier.progress)
         if others.from_probabilities != seen.from_probabilities:
             # The scores look like probabilities in one set alone, so they rank in neither.

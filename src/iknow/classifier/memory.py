@@ -279,7 +279,7 @@ def extend(
     """Add samples as `Memory.add` does; parts: they are a part of the training samples."""
     said = now(), check_said(who, "who"), check_said(why, "why")
     plan, enabled = classifier.plan_, as_flag(classifier.progress, "progress")
-    samples = read(classifier, plan.model, X, y)
+    samples = read(classifier, plan, X, y)
     batches = observe(plan, samples, plan.layers, progress=enabled, scores=False)
     observation = join_whole(batches, samples.n_samples)
     check_valid(observation.invalid, "training", None, plan.layers)

@@ -131,13 +131,11 @@ class Settings:
         self.levels = not is_fixed(given) and bool(self.rule.by_level)
         if isinstance(given, Selection):  # levels have chosen it
             self.levels = given.levels is not None
-        self.roles: dict[str, Role]
+        layers: dict[str, Role] = dict.fromkeys(named or (), "hidden")
         if named is None:
             chosen = choose_layers(model.layers(first), levels=self.levels)
             layers = {each.name: each.role for each in chosen}
-            self.roles = {n: model.role(n) if r == "hidden" else r for n, r in layers.items()}
-        else:
-            self.roles = {name: model.role(name) for name in named}
+        self.roles = {n: model.role(n) if r == "hidden" else r for n, r in layers.items()}
         self.quorum = as_quorum(classifier.quorum, self.rule)
         self.fixed = fixed_rules(given, self.k, self.roles, self.quorum)
         self.metrics = as_metrics(classifier.metric, self.roles)

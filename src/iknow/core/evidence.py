@@ -187,7 +187,7 @@ def pad_evidence(evidence: Evidence, n_classes: int, n_neighbors: int) -> Eviden
 
 def stack_evidence(parts: Sequence[About]) -> About:
     """Join what is known about successive batches of queries."""
-    return parts[0] if len(parts) == 1 else _combine(parts, np.concatenate)
+    return _combine(parts, np.concatenate)
 
 
 def discard_evidence(evidence: About, rows: Bools) -> About:
