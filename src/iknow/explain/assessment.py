@@ -320,7 +320,7 @@ class Assessment:
         return (self[i : i + 1] for i in range(len(self)))
 
     def for_and_against(self, layer: str) -> dict[str, Any]:
-        """What one layer finds for and against each belief, columns of shape (n,) by name.
+        """What `layer` finds for and against each belief, columns of shape (n,) by name.
 
         `for` and `against`, distances, with a quorum those to the samples that complete it; inf
         where there is none. `for_row` and `against_row`, their training rows, and `against_class`,
