@@ -325,6 +325,9 @@ class Assessment:
         `for` and `against`, distances, with a quorum those to the samples that complete it; inf
         where there is none. `for_row` and `against_row`, their training rows, and `against_class`,
         a code; -1 likewise. `reach`, that for the believed class, or the longest without one.
+
+        Args:
+            layer: Name of the layer.
         """
         weighed, belief = self.weighed[layer], self.belief_codes
         reach = reach_by_class(self.neighborhoods[layer], weighed)
