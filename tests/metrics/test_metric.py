@@ -243,7 +243,7 @@ def test_only_metrics_are_registered_and_no_name_stands_for_two():
     assert register_metric(Weighted) is Weighted
     other = type("Weighted", (Weighted,), {"__module__": "elsewhere"})
     with pytest.raises(
-        InputError, match=r"Weighted of iknow\.metrics\.weighted is already registered"
+        InputError, match=r"Weighted of iknow\.metrics\.table is already registered"
     ):
         register_metric(other)
     with pytest.raises(InputError, match=r"register_metric\(Hasty\) before you save"):

@@ -25,7 +25,7 @@ from iknow.classifier.observe import check_valid, name_labels, observe, read
 from iknow.classifier.plan import Plan, is_fixed
 from iknow.core.arrays import Ints
 from iknow.core.text import as_flag, names
-from iknow.errors import BundleError, IknowError, InputError
+from iknow.errors import IknowError, InputError
 from iknow.locking import Lock
 from iknow.models.model import join_whole
 from iknow.models.probe import Probe
@@ -218,15 +218,12 @@ def follow(classifier: EpistemicClassifier, sha256: str | None = None) -> Any:
     plan = classifier.plan_
     if not plan.bundled or plan.uncommitted != ():
         return None
+    follower = copy.copy(classifier)
     try:
         opened = open_file(Path(plan.bundled["path"]), copied_up_to=0)
         wanted = opened if sha256 is None else opened.as_of(sha256)
-        before = wanted.as_of(plan.bundled["sha256"])
-    except BundleError:
-        return None
-    follower = copy.copy(classifier)
-    try:
-        later = list(read_changes(wanted))[len(before.heads) - 1 :]
+        n_before = len(wanted.as_of(plan.bundled["sha256"]).heads) - 1
+        later = list(read_changes(wanted))[n_before:]
         follower.plan_ = as_bundled(plan, later, wanted.sha256)
     except IknowError:  # loading it says what is wrong
         return None

@@ -131,7 +131,7 @@ def assess(
 
     The data may be larger than memory. For example:
 
-    iknow assess b.iknow new.csv --model m.joblib --id number -o said.csv
+    iknow assess b.iknow new.csv --model m.joblib --id number -o answers.csv
 
     And between other commands, from one pipe to another:
 
