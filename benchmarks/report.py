@@ -1,4 +1,4 @@
-"""The page: targets, figure, tables and machine as Markdown."""
+"""The page: what was measured, figure, tables and machine as Markdown."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from benchmarks.tables import (
     cases_table,
     left_out_table,
     machine_table,
+    measured_table,
     quantity_tables,
     race_tables,
     scaling_tables,
-    targets_table,
 )
 from benchmarks.targets import judge
 from reproduction.markdown import table_lines
@@ -46,7 +46,7 @@ def write_report(results: Results, figure: str | None) -> str:
     parts = [INTRODUCTION.format(version=results.version, repeats=results.repeats)]
     if results.quick:
         parts.append("**This was a quick run, on small sizes: it shows that all runs, no more.**\n")
-    parts.append(to_markdown(targets_table(judge(results), results.quick)))
+    parts.append(to_markdown(measured_table(judge(results))))
     if figure is not None:
         parts.append(f"![Cost of an assertion against rows and features]({figure})\n")
     parts += [to_markdown(cases_table(results)), DATA]

@@ -82,6 +82,17 @@ def targets_table(verdicts: Sequence[Verdict], quick: bool) -> Table:
     )
 
 
+def measured_table(verdicts: Sequence[Verdict]) -> Table:
+    """What was measured, where it is worst: for readers, to whom our targets are nothing."""
+    measured = [each for each in verdicts if each.met is not None]
+    return Table(
+        "What was measured",
+        ("what", "measured", "where it is worst"),
+        tuple((each.target, each.measured, each.where) for each in measured),
+        words=("where it is worst",),
+    )
+
+
 def race_tables(results: Results) -> list[Table]:
     """One table for each race: times per query, and as ratios to ours and to bare products."""
     return [

@@ -22,7 +22,7 @@ ARGUMENTS = (griffe.DocstringSectionKind.parameters, griffe.DocstringSectionKind
 # Records that a function returns or takes: the example of that function shows them.
 SHOWN_ELSEWHERE = {
     "AccuracyReport", "Answers", "BundleInfo", "Certificate", "Comparison",
-    "DriftReport", "Event", "EvidenceScatter", "Exemplar", "Explanation", "Features",
+    "DriftReport", "Event", "Exemplar", "Explanation", "Features",
     "Image", "Label", "LayerExplanation", "LayerInfo", "Observation", "Probe",
     "RadiusCurve", "Reason", "Regions", "Evaluation", "RiskCoverage", "RobustCurve", "Selection",
     "Sensitivity", "Series", "Sizes", "Slack", "Stability", "Threshold",

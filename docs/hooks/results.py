@@ -20,7 +20,7 @@ from typer.cli import get_docs_for_click
 from benchmarks.leaves import tables as leaf_tables
 from benchmarks.records import Results, from_json
 from benchmarks.report import to_markdown
-from benchmarks.tables import quantity_tables
+from benchmarks.tables import measured_table, quantity_tables
 from benchmarks.targets import judge
 from filetypes import MAGIKA
 from iknow.cli.app import app
@@ -65,9 +65,7 @@ def avx512() -> list[dict[str, Any]]:
 
 def highlights() -> str:
     """What was measured of speed and memory, where it is worst."""
-    measured = [each for each in judge(benchmark()) if each.met is not None]
-    rows = [[each.target, each.measured, each.where] for each in measured]
-    return "\n".join(table_lines(("what", "measured", "where it is worst"), rows, (0, 2)))
+    return _without_title(to_markdown(measured_table(judge(benchmark()))))
 
 
 def selection() -> str:
@@ -126,10 +124,10 @@ def gpu_notes() -> str:
 - **Precision.** The products are in half precision (fp16), which only rules out.
 - **An index larger than the memory** it may use is streamed: with 1 GiB for the first row, the
   search from and to numpy takes {parts["milliseconds_in_parts"]:.1f} ms
-  in the place of {parts["milliseconds_whole"]:.1f} ms, with the same answers.
+  instead of {parts["milliseconds_whole"]:.1f} ms, with the same answers.
 - **A network on the GPU, search on the CPU**: to see the next batch while the last one is searched
   for takes {ahead / waiting:.2f} of the time, {ahead:,.0f} ms
-  in the place of {waiting:,.0f} ms."""
+  instead of {waiting:,.0f} ms."""
 
 
 def agreement() -> str:

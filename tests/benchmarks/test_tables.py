@@ -99,7 +99,14 @@ def test_markdown_is_a_table_with_its_bars_escaped():
 def test_the_page_has_all_tables_and_the_figure(results):
     page = write_report(results, "cost.png")
     assert "](cost.png)" in page
-    for title in ("Targets", "Cases", "mnist: assertion", "Left out", "Machine", "Memory"):
+    for title in (
+        "What was measured",
+        "Cases",
+        "mnist: assertion",
+        "Left out",
+        "Machine",
+        "Memory",
+    ):
         assert f"## {title}\n" in page
     widths = [line.count("|") for line in page.replace("\\|", "").splitlines() if "|" in line]
     assert min(widths) >= 3

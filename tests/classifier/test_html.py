@@ -2,8 +2,6 @@
 
 import re
 
-import numpy as np
-import pytest
 import sklearn
 from sklearn.datasets import load_iris
 from sklearn.frozen import FrozenEstimator
@@ -33,13 +31,12 @@ def read(classifier):
 def test_a_tuned_classifier_says_what_was_chosen_and_what_is_promised():
     classifier = make_classifier(accuracy=0.98)
     words = read(classifier)
-    assert "EpistemicClassifier around PrecomputedModel" in words
-    assert "300 training samples of 3 classes: 0, 1, 2" in words
+    assert repr(classifier.memory) in words
     for layer, rule in classifier.neighborhoods_.items():
         assert layer in words
         assert repr(rule) in words
     for left in classifier.selection_.left_out:
-        assert f"{left} Euclidean left out" in words or f"{left} Cosine left out" in words
+        assert f"Layer {left} is left out" in words
     for sentence in classifier.selection_.sentences():
         assert sentence in words
     assert COLORS[Assertion.IK] in classifier._repr_html_().partition(">")[0]
@@ -47,18 +44,16 @@ def test_a_tuned_classifier_says_what_was_chosen_and_what_is_promised():
 
 def test_one_that_is_not_tuned_says_so():
     untuned = EpistemicClassifier(PrecomputedModel()).fit(*make_outputs(60, 0))
-    assert "a Euclidean not tuned" in read(untuned)
+    assert "Memory of 60 samples in layers 'noise', 'a'" in read(untuned)
     assert "Not tuned yet: call tune" in read(untuned)
     fixed = EpistemicClassifier(PrecomputedModel(), rule=Ball(1)).fit(*make_outputs(60, 0))
-    assert "a Euclidean Ball(radius=1.0)" in read(fixed)
     assert "Nothing is guaranteed: the neighborhoods were given" in read(fixed)
 
 
 def test_its_parameters_fold_away_in_scikit_learns_diagram():
     model = make_pipeline(StandardScaler(), LogisticRegression())
     fitted = EpistemicClassifier(model, progress=False).fit(X, Y)
-    assert "around Pipeline(StandardScaler, LogisticRegression)" in read(fitted)
-    details = re.search(r"<details style.*</details>", fitted._repr_html_(), flags=re.DOTALL)[0]
+    details = re.search(r"<details>.*</details>", fitted._repr_html_(), flags=re.DOTALL)[0]
     for name in ("sk-top-container", "StandardScaler", "validation_fraction"):
         assert name in details
 
@@ -78,20 +73,8 @@ def test_text_is_shown_where_scikit_learn_is_told_to():
         assert set(fitted._repr_mimebundle_()) == {"text/plain"}
 
 
-def test_labels_and_layers_are_escaped():
+def test_layers_are_escaped():
     (scores, layers), y = make_outputs(60, 0)
-    labels = np.array(["<b>bold</b>", "<script>x</script>", "\x1b[2J"])[y]
     inputs = (scores, {"<i>layer</i>": layers["a"]})
-    fitted = EpistemicClassifier(PrecomputedModel(), rule=Ball(1)).fit(inputs, labels)
-    words = read(fitted)
-    assert "<b>bold</b>" in words
-    assert "<i>layer</i>" in words
-    assert "\x1b" not in words
-
-
-@pytest.mark.parametrize("n", [11, 200])
-def test_many_classes_are_not_all_listed(n):
-    y = np.arange(n * 2) % n
-    inputs = (np.eye(n)[y], {"a": np.eye(n)[y]})
     fitted = EpistemicClassifier(PrecomputedModel(), rule=Ball(1)).fit(inputs, y)
-    assert f"of {n} classes: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, …" in read(fitted)
+    assert "<i>layer</i>" in read(fitted)

@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 
 from iknow import Ball, EpistemicClassifier, Nearest, RelativeBall
 from iknow.classifier.plan import (
-    Settings,
+    CheckedParameters,
     as_layer_names,
     as_quorum,
     fixed_rules,
@@ -21,7 +21,7 @@ from iknow.models import PrecomputedModel
 
 def settings(rule, k):
     classifier = EpistemicClassifier(PrecomputedModel(), layers="a", rule=rule, k=k, quorum=1)
-    return Settings(classifier, PrecomputedModel(), None)
+    return CheckedParameters(classifier, PrecomputedModel(), None)
 
 
 @pytest.fixture

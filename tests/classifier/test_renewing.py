@@ -92,7 +92,7 @@ def test_a_selection_without_a_goal_cannot_be_renewed():
     ec = without_3(tuned(coverage=0.7))
     unknown = Selection.from_dict({**ec.selection_.to_dict(), "goal": None})
     ec.plan_ = replace(ec.plan_, selection=unknown)
-    with pytest.raises(InputError, match="does not say what it was chosen for"):
+    with pytest.raises(InputError, match="no selection says what it was chosen for"):
         ec.recertify(X[FRESH], Y[FRESH])
 
 

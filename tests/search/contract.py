@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from iknow.core.arrays import Ints
+from iknow.core.arrays import Floats32, Ints
 from iknow.core.codes import NO_BELIEF
 from iknow.core.decision import Decision, Scope, decide, is_enough, scope_of
 from iknow.core.evidence import NO_EXEMPLAR, Evidence
@@ -54,6 +54,16 @@ def rules_at_ties(evidence: Evidence, k: int, seed: int) -> list[Rule]:
         RelativeBall(radius, 0.7, quorum=(3, 2)),
         RelativeBall(radius, ratio, quorum=(1, 3)),
     ]
+
+
+def random_problem(
+    n_rows: int = 2000, n_features: int = 10, n_classes: int = 5, n_queries: int = 50, seed: int = 0
+) -> tuple[Floats32, Ints, Floats32]:
+    """Points, labels and queries without structure."""
+    rng = np.random.default_rng(seed)
+    points = rng.standard_normal((n_rows, n_features)).astype(np.float32)
+    queries = rng.standard_normal((n_queries, n_features)).astype(np.float32)
+    return points, rng.integers(n_classes, size=n_rows), queries
 
 
 class RowIndexContract(IndexContract):

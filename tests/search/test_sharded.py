@@ -10,7 +10,7 @@ from iknow.search.kernels.torch import TorchIndex
 from iknow.search.union import ShardedIndex
 from iknow.testing import assert_same_evidence, brute_force
 from iknow.testing.index import Problem, assert_same_decision
-from tests.search.contract import RowIndexContract
+from tests.search.contract import RowIndexContract, random_problem
 
 # One machine rarely has several GPUs: the same one twice is two shards all the same.
 DEVICES = ["cuda", "cuda"] if torch.cuda.is_available() else ["cpu", "cpu"]
@@ -22,12 +22,6 @@ class TestShardedIndex(RowIndexContract):
 
     def make_index(self, activations, labels, n_classes, rows=None):
         return ShardedIndex(activations, labels, n_classes, rows=rows, devices=[*DEVICES, "cpu"])
-
-
-def random_problem(n_rows=2000):
-    rng = np.random.default_rng(0)
-    points = rng.standard_normal((n_rows, 10)).astype(np.float32)
-    return points, rng.integers(5, size=n_rows), points[:40] + np.float32(0.1)
 
 
 @pytest.mark.parametrize("kind", ["integer grid", "duplicates", "empty class"])
@@ -57,7 +51,8 @@ def test_more_devices_than_rows(n_rows):
 
 
 def test_decisions_are_those_of_one_index():
-    points, labels, queries = random_problem()
+    points, labels, _ = random_problem()
+    queries = points[:40] + np.float32(0.1)
     belief = np.arange(len(queries)) % 6 - 1
     whole = TorchIndex(points, labels, 5)
     index = ShardedIndex(points, labels, 5, devices=["cpu"] * 3)

@@ -23,7 +23,7 @@ from sklearn.pipeline import make_pipeline
 
 from iknow import Assertion, Client, EpistemicClassifier, IknowError
 from iknow.errors import InputError, ServiceError
-from iknow.serve.client import Answer
+from iknow.serve.client import ServedAnswer
 from iknow.serve.settings import Settings
 from iknow.serve.tokens import read_tokens
 
@@ -116,14 +116,14 @@ def test_answers_are_a_sequence_and_a_table(client, digits):
     assert (answers.model, answers.version, answers.request) == ("digits", "1", "my-id:1")
     assert len(answers) == len(list(answers)) == 30
     assert answers[-1] == answers[29] == answers[29:][0]
-    assert isinstance(answers[0], Answer)
+    assert isinstance(answers[0], ServedAnswer)
     assert type(answers[0].belief) is int
     with pytest.raises(IndexError):
         _ = answers[30]
     frame = answers.to_frame()
     assert frame.columns.tolist() == ["belief", "assertion", "reason", "level"]
     assert (frame["assertion"] >= "IK").tolist() == (answers.assertion == Assertion.IK).tolist()
-    assert repr(answers).startswith("Answers of digits 1: IK ")
+    assert repr(answers).startswith("ServedAnswers of digits 1: IK ")
 
 
 def test_what_is_served(client, digits):

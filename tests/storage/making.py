@@ -17,7 +17,7 @@ from iknow.storage.archive import (
     read_zip,
     write_file,
 )
-from iknow.storage.manifest import About, Reading, Settings
+from iknow.storage.manifest import About, ClassifierRecord, Reading
 
 
 def unpack(path):
@@ -137,4 +137,4 @@ def make_settings(counts, **given):
         "about": about,
         "reading": Reading(None, None, None, []),
     }
-    return Settings(**usual | given)
+    return ClassifierRecord(**usual | given)

@@ -16,11 +16,12 @@ from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils import get_tags
+from sklearn.utils import estimator_html_repr, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from iknow.cards import paragraphs
 from iknow.classifier import fitting, observe
 from iknow.classifier.memory import Memory, as_bundled, extend
 from iknow.classifier.movement import Mover
@@ -229,7 +230,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             True
         """
         if "plan_" not in vars(self):
-            return self._begin(lambda: fitting.wrap(self, X, y, rows, parts=True))
+            return self._begin(lambda: fitting.fit(self, X, y, rows, {}, parts=True))
         extend(self, X, y, rows, parts=True)
         return self
 
@@ -323,17 +324,13 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         plan = self.plan_
         if is_fixed(self.rule):
             raise InputError("nothing to recertify: rule=... fixes it, and nothing was certified")
-        if plan.selection is None:
-            raise InputError("recertify belongs to a tuned classifier: call tune first")
-        if plan.selection.goal is None:
-            raise InputError(
-                "this selection does not say what it was chosen for: call tune with the goal"
-            )
+        if plan.selection is None or plan.selection.goal is None:
+            raise InputError("no selection says what it was chosen for: call tune first")
         return self._choose(plan, plan.selection.goal, X, y, reference)
 
     def _choose(self, plan: Plan, goal: Goal, X: Any, y: Any, reference: Any) -> Self:
-        samples = observe.read(self, plan.model, X, y, layers=plan.layers)
-        chosen = fitting.select(self, plan, goal, samples, "validation", reference=reference)
+        samples = observe.read(self, plan, X, y)
+        chosen = fitting.select(self, plan, goal, samples, reference=reference)
         self.memory.step(lambda now: now.chosen(chosen, len(plan.log)))
         return self
 
@@ -366,10 +363,8 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_unseen(assessed.evidence, indexes)
         if (path := assessed.levels) is not None:
             check_not_tuned(assessed.evidence, assessed.belief_codes, path, indexes)
-        answers = assessed.answers
-        watch = make_watch(
-            answers.watched, answers.belief, answers.watched_by_layer, answers.watched_layers
-        )
+        a = assessed.answers
+        watch = make_watch(a.watched, a.belief, a.watched_by_layer, a.watched_layers)
         if watch is None:
             raise InputError("watch needs at least one sample; got none")
         self.memory.step(lambda now: replace(now, selection=replace(self.selection_, watch=watch)))
@@ -396,7 +391,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         gathers = evidence is not False and as_flag(evidence, "evidence")
         least = k if type(k) is int and k >= 0 else as_whole(k, "k", "be a whole number >= 0", 0)
-        samples = observe.read(self, plan.model, X, layers=plan.layers)
+        samples = observe.read(self, plan, X)
         seen, found, decisions = observe.find(plan, samples, least, gathers, self.progress)
         selection, places = plan.selection or plan.given, np.arange(len(seen.belief))
         labels = samples.labels
@@ -453,11 +448,10 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             X: n samples, in any form the model takes.
         """
         plan = self.plan_
-        samples = observe.read(self, plan.model, X, layers=plan.layers)
+        samples = observe.read(self, plan, X)
         estimator: Any = plan.model.estimator  # type: ignore[attr-defined]
         parts = [estimator.decision_function(own_copy(batch)) for batch in samples.read()]
-        decisions: Floats = np.concatenate(parts)
-        return decisions
+        return np.concatenate(parts)
 
     @available_if(_has("set_output"))  # type: ignore[untyped-decorator]
     def set_output(self, *, transform: str | None = None) -> Self:
@@ -583,9 +577,16 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return classifier  # type: ignore[no-any-return]
 
     def _repr_html_inner(self) -> str:
-        from iknow.classifier.html import to_html  # markup is for notebooks alone
-
-        return to_html(self)
+        """What is promised, and the memory; scikit-learn's diagram, all else if unfitted, folds."""
+        plan, diagram = vars(self).get("plan_"), str(estimator_html_repr(self))
+        if plan is None:
+            return diagram
+        said = "Not tuned yet: call tune before assess"
+        if plan.rules is not None:
+            said = "Nothing is guaranteed: the neighborhoods were given, not tuned"
+        card = paragraphs([said]) if plan.selection is None else plan.selection._repr_html_()
+        memory = paragraphs([repr(self.memory)])
+        return f"{card}{memory}<details><summary>parameters</summary>{diagram}</details>"
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
         """What notebooks show, in place of scikit-learn's diagram alone."""

@@ -32,7 +32,7 @@ from iknow.classifier.observe import (
     read,
     search_all,
 )
-from iknow.classifier.plan import Plan, Settings, as_quorum, kind_of
+from iknow.classifier.plan import CheckedParameters, Plan, as_quorum, kind_of
 from iknow.core.arrays import Floats, Floats32, Ints, Labels
 from iknow.core.level import are_probabilities, log_odds
 from iknow.core.quorum import Contrast, Quorum, find_contrast, weigh
@@ -84,25 +84,36 @@ def fit(
     y: Any,
     rows: Any,
     params: Mapping[str, Any],
-    folder: Any,
+    folder: Any = None,
+    *,
+    parts: bool = False,
 ) -> Plan:
-    """The plan of a classifier, by training samples; the arguments are those of its `fit`."""
+    """The plan of a classifier, by training samples; the arguments are those of its `fit`.
+
+    parts: whether more samples will come, for a model that is used as it is.
+    """
     if isinstance(classifier.search, str) and folder is not None:
         raise InputError(
             "with folder=..., the evidence stays on disk: search must be no device; got "
             f"{classifier.search!r}"
         )
-    stored, at_hand = None if folder is None else as_folder(folder), not is_loader(X)
-    if at_hand and is_estimator(classifier.model):
+    stored = None if folder is None else as_folder(folder)
+    if not parts and is_estimator(classifier.model) and not is_loader(X):
         check_features(classifier, classifier.model, X, None)
-    if at_hand and is_to_be_trained(classifier.model, X):
-        return train(classifier, X, y, rows, params, stored)
+        if is_to_be_trained(classifier.model, X):
+            return train(classifier, X, y, rows, params, stored)
     if params:
         raise InputError(
             f"fit got {names(params)}, but nothing is trained: the model is used as it is, and all "
             "samples count alike as evidence. Leave it out, or pass an unfitted classifier"
         )
-    return wrap(classifier, X, y, rows, folder=stored)
+    model = adapt(classifier, classifier.model)
+    if rows is None:
+        warn_of_shuffling(X)
+    samples = read(classifier, model, X, y)
+    if y is None and samples.inputs is not None:  # in scikit-learn's words
+        as_labels(None, 0, "y")
+    return collect(classifier, model, samples, rows, parts=parts, folder=stored)
 
 
 def collect(
@@ -120,7 +131,7 @@ def collect(
     rows: as in `fit`. positions: see `check_valid`. parts: whether more samples will come. folder:
     where to keep the activations; None for memory.
     """
-    settings = Settings(classifier, model, first := samples.first())
+    settings = CheckedParameters(classifier, model, first := samples.first())
     if (known := samples.labels) is not None and not parts:  # else they come with the samples
         settings.check_labels(known)
     layers = tuple(settings.roles)
@@ -176,25 +187,6 @@ def choose_rows(activations: Mapping[str, Floats32]) -> Ints:
     return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(np.int64)
 
 
-def wrap(
-    classifier: EpistemicClassifier,
-    X: Any,
-    y: Any,
-    rows: Any,
-    *,
-    parts: bool = False,
-    folder: Folder = None,
-) -> Plan:
-    """The plan around a model that is used as it is; parts: more samples will come."""
-    model = adapt(classifier, classifier.model)
-    if rows is None:
-        warn_of_shuffling(X)
-    samples = read(classifier, model, X, y)
-    if y is None and samples.inputs is not None:  # in scikit-learn's words
-        as_labels(None, 0, "y")
-    return collect(classifier, model, samples, rows, parts=parts, folder=folder)
-
-
 def train(
     classifier: EpistemicClassifier,
     X: Any,
@@ -224,7 +216,7 @@ def train(
     held_out = read(classifier, model, take_rows(inputs, validation), labels[validation])
     try:
         goal = Goal(k=classifier.k)
-        return plan.chosen(select(classifier, plan, goal, held_out, "training", validation), 0)
+        return plan.chosen(select(classifier, plan, goal, held_out, validation), 0)
     except SelectionError as error:
         warn(
             f"{error}. Until it is tuned again this classifier answers IDK for all but exact "
@@ -238,7 +230,6 @@ def select(
     plan: Plan,
     goal: Goal,
     samples: Samples,
-    what: str,
     positions: Ints | None = None,
     reference: Any = None,
 ) -> Selection:
@@ -247,10 +238,11 @@ def select(
     rule = kind_of(classifier.rule)
     quorum = as_quorum(classifier.quorum, rule)
     k = goal.neighbors_needed(rule, plan.index.n_rows, quorum)
+    what = "validation" if positions is None else "training"
     seen = look(plan, samples, k, quorum, what, positions, classifier.progress)
     seen, others = replace(seen, y_true=codes_of(plan, samples, classifier.classes)), None
     if reference is not None:
-        further = read(classifier, plan.model, reference, layers=plan.layers)
+        further = read(classifier, plan, reference)
         others = look(plan, further, k, quorum, "reference", None, classifier.progress)
         if others.from_probabilities != seen.from_probabilities:
             # The scores look like probabilities in one set alone, so they rank in neither.

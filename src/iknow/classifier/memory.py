@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from iknow.classifier.observe import check_valid, name_labels, observe, read
-from iknow.classifier.plan import Plan, is_fixed, stale
+from iknow.classifier.plan import Plan, is_fixed
 from iknow.core.arrays import Ints
 from iknow.core.text import as_flag, names
-from iknow.errors import BundleError, IknowError, InputError
+from iknow.errors import IknowError, InputError
 from iknow.locking import Lock
 from iknow.models.model import join_whole
 from iknow.models.probe import Probe
@@ -50,6 +50,7 @@ from iknow.storage.changes import (
     check_said,
     check_there,
     now,
+    stale,
 )
 from iknow.storage.saving import commit_changes
 
@@ -217,15 +218,12 @@ def follow(classifier: EpistemicClassifier, sha256: str | None = None) -> Any:
     plan = classifier.plan_
     if not plan.bundled or plan.uncommitted != ():
         return None
+    follower = copy.copy(classifier)
     try:
         opened = open_file(Path(plan.bundled["path"]), copied_up_to=0)
         wanted = opened if sha256 is None else opened.as_of(sha256)
-        before = wanted.as_of(plan.bundled["sha256"])
-    except BundleError:
-        return None
-    follower = copy.copy(classifier)
-    try:
-        later = list(read_changes(wanted))[len(before.heads) - 1 :]
+        n_before = len(wanted.as_of(plan.bundled["sha256"]).heads) - 1
+        later = list(read_changes(wanted))[n_before:]
         follower.plan_ = as_bundled(plan, later, wanted.sha256)
     except IknowError:  # loading it says what is wrong
         return None
@@ -254,7 +252,6 @@ def apply(plan: Plan, change: Change) -> Plan:
         came = change.points.get(layer, none), change.labels, change.rows
         indexes[layer] = index.changed(change.removed, *came, n_classes)
     leaving, probe = np.setdiff1d(change.removed, change.rows), plan.probe
-    selection = plan.selection or plan.given
     return replace(
         plan,
         indexes=indexes,
@@ -262,7 +259,7 @@ def apply(plan: Plan, change: Change) -> Plan:
         log=(*plan.log, change.logged()),
         uncommitted=None if plan.uncommitted is None else (*plan.uncommitted, change),
         probe=probe.without(leaving) if isinstance(probe, Probe) and len(leaving) else probe,
-        selection=None if selection is None else stale(selection, [change.logged()]),
+        selection=stale(plan.selection or plan.given, [change.logged()]),
     )
 
 
@@ -279,7 +276,7 @@ def extend(
     """Add samples as `Memory.add` does; parts: they are a part of the training samples."""
     said = now(), check_said(who, "who"), check_said(why, "why")
     plan, enabled = classifier.plan_, as_flag(classifier.progress, "progress")
-    samples = read(classifier, plan.model, X, y, layers=plan.layers)
+    samples = read(classifier, plan, X, y)
     batches = observe(plan, samples, plan.layers, progress=enabled, scores=False)
     observation = join_whole(batches, samples.n_samples)
     check_valid(observation.invalid, "training", None, plan.layers)
@@ -294,8 +291,11 @@ def extend(
     def extended(plan: Plan) -> Plan:  # it may have changed meanwhile
         if parts:
             encode(labels, plan.classes, "y")  # classes do not come in parts
-        if rows is None:
-            np.add(numbers, first_free(plan, len(labels)), out=numbers)
+        if rows is None:  # beyond all that there ever were
+            last = max(plan.index.highest_row, *(int(each.ids[-1]) for each in plan.log), -1)
+            if last + len(labels) > np.iinfo(np.int64).max:
+                raise InputError(f"no numbers are left after {last}: give rows=...")
+            np.add(numbers, last + 1, out=numbers)
         codes, new = encode_all(labels, plan.classes)
         came = Change(ADD, *said, NONE, numbers[order], codes[order], points, new)
         after = apply(plan, came)
@@ -305,11 +305,3 @@ def extend(
 
     classifier.memory.step(extended)
     return numbers
-
-
-def first_free(plan: Plan, n: int) -> int:
-    """The first of n numbers beyond all that there ever were."""
-    first = max(plan.index.highest_row, *(int(each.ids[-1]) for each in plan.log), -1) + 1
-    if first + n > np.iinfo(np.int64).max:
-        raise InputError(f"no numbers are left after {first - 1}: give rows=...")
-    return first

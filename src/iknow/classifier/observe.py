@@ -43,26 +43,21 @@ BYTES_OF_ACTIVATIONS_KEPT = 1 << 30  # over all layers, to gather evidence later
 QUERIES_AT_ONCE = 4096  # of the kept activations, so that copies of them stay small
 
 
-def read(
-    classifier: EpistemicClassifier,
-    model: Model,
-    X: Any,
-    y: Any = None,
-    *,
-    layers: tuple[str, ...] | None = None,
-) -> Samples:
+def read(classifier: EpistemicClassifier, source: Plan | Model, X: Any, y: Any = None) -> Samples:
     """The samples of what the user passed, as batches for the model.
 
-    layers: those of a fitted classifier; None while it is being fitted, which learns the features.
+    source: the plan of a fitted classifier; its model while it is being fitted, which learns the
+    features.
     """
+    model, layers = (source, ()) if isinstance(source, Model) else (source.model, source.layers)
     by_columns = model.knows_columns and model is not classifier.model
 
     def prepare(inputs: Any) -> Any:
         prepared = model.prepare(inputs)
         table = prepared if isinstance(inputs, Mapping) else inputs
         known = hasattr(classifier, "n_features_in_")
-        if (known or layers is None) and (by_columns or hasattr(table, "columns")):
-            check_features(classifier, model, table, None if not known else layers or ())
+        if (known or source is model) and (by_columns or hasattr(table, "columns")):
+            check_features(classifier, model, table, layers if known else None)
         return prepared
 
     takes_pairs = isinstance(model, PrecomputedModel)
@@ -147,7 +142,7 @@ def observe(
 def answer(classifier: EpistemicClassifier, X: Any, *, scores: bool) -> tuple[Plan, Observation]:
     """The model's own answers, one for every sample, and the plan that they are by."""
     plan = classifier.plan_
-    samples = read(classifier, plan.model, X, layers=plan.layers)
+    samples = read(classifier, plan, X)
     parts = observe(plan, samples, (), progress=False, scores=scores)
     observation = join_whole(parts, samples.n_samples)
     if (absent := observation.belief == NO_BELIEF).any():

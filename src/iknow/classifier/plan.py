@@ -9,7 +9,7 @@ the old or the new evidence in all layers, without waiting.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ from iknow.models.samples import check_several_classes
 from iknow.rules import RelativeBall
 from iknow.search.layer import LayerIndex, index_type
 from iknow.selection import Selection
-from iknow.storage.changes import Change, Logged
+from iknow.storage.changes import Change, Logged, stale
 
 if TYPE_CHECKING:
     from iknow.classifier.estimator import EpistemicClassifier
@@ -107,18 +107,11 @@ class Plan:
 
     def chosen(self, selection: Selection, n_changes: int) -> Plan:
         """The plan with a selection, chosen on the evidence after so many changes."""
-        selection = stale(selection, self.log[n_changes:])
-        return replace(self, selection=selection, rules=dict(selection.neighborhoods))
+        rules = dict(selection.neighborhoods)
+        return replace(self, selection=stale(selection, self.log[n_changes:]), rules=rules)
 
 
-def stale(selection: Selection, changes: Sequence[Logged]) -> Selection:
-    """A selection after changes of the memory; the first one ever says since when it is stale."""
-    if selection.stale or not changes:
-        return selection
-    return replace(selection, stale=changes[0].sentence())
-
-
-class Settings:
+class CheckedParameters:
     """What the parameters of a classifier ask for, checked and completed by its model and its first
     batch of training samples.
 
@@ -138,13 +131,11 @@ class Settings:
         self.levels = not is_fixed(given) and bool(self.rule.by_level)
         if isinstance(given, Selection):  # levels have chosen it
             self.levels = given.levels is not None
-        self.roles: dict[str, Role]
+        layers: dict[str, Role] = dict.fromkeys(named or (), "hidden")
         if named is None:
             chosen = choose_layers(model.layers(first), levels=self.levels)
             layers = {each.name: each.role for each in chosen}
-            self.roles = {n: model.role(n) if r == "hidden" else r for n, r in layers.items()}
-        else:
-            self.roles = {name: model.role(name) for name in named}
+        self.roles = {n: model.role(n) if r == "hidden" else r for n, r in layers.items()}
         self.quorum = as_quorum(classifier.quorum, self.rule)
         self.fixed = fixed_rules(given, self.k, self.roles, self.quorum)
         self.metrics = as_metrics(classifier.metric, self.roles)

@@ -30,7 +30,7 @@ app = typer.Typer(
     help="Makes a classifier honest: IK, IMK or IDK for every prediction.\n\n"
     "For example, train a model on a table, with a part held out, and ask about new data:\n\n"
     "iknow fit train.csv --label y --train --model m.joblib -o b.iknow\n\n"
-    "iknow assess b.iknow new.csv --model m.joblib -o said.csv",
+    "iknow assess b.iknow new.csv --model m.joblib -o answers.csv",
     epilog=EXIT_CODES,
     cls=OneLineErrors,
     pretty_exceptions_enable=False,

@@ -21,7 +21,7 @@ from iknow.cards import COLORS
 from iknow.classifier.estimator import EpistemicClassifier
 from iknow.cli import options
 from iknow.cli.data import (
-    Source,
+    DataFile,
     check_output,
     console_for,
     inputs_of,
@@ -40,7 +40,7 @@ from iknow.explain.assessment import Assessment
 from iknow.models import PrecomputedModel
 from iknow.models.samples import one_ahead
 from iknow.selection.levels import candidate_at
-from iknow.tables import Table, format_to_write, writing
+from iknow.tables import DataTable, format_to_write, writing
 from iknow.tables.table import as_integers
 
 ROWS_SHOWN = 10
@@ -49,7 +49,7 @@ WRITTEN = ("belief", "assertion", "reason", "level", "weakest", "justified")
 
 
 @dataclass(frozen=True)
-class PassedSamples(options.Samples):
+class PassedSamples(options.SampleOptions):
     """Samples whose names are passed on."""
 
     identifier: str | None = option(
@@ -61,7 +61,7 @@ class PassedSamples(options.Samples):
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class Totals:
     """What an assessment of any number of samples comes to.
 
     counts: by assertion. tally: with the truth, if it is known. first: the first samples.
@@ -75,12 +75,12 @@ class Outcome:
     def n_samples(self) -> int:
         return int(self.counts.sum())
 
-    def plus(self, part: Outcome) -> Outcome:
+    def plus(self, part: Totals) -> Totals:
         """That of these samples and those that follow."""
         tally = self.tally
         if tally is not None and part.tally is not None:
             tally += part.tally
-        return Outcome(self.counts + part.counts, tally, self.first)
+        return Totals(self.counts + part.counts, tally, self.first)
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Setup:
         return loaded, None if self.level is None else assert_at(loaded, self.level)
 
 
-Said = tuple[Outcome, dict[str, Any]]
+Said = tuple[Totals, dict[str, Any]]
 """What a part comes to, and its columns if they are to be written."""
 
 
@@ -131,7 +131,7 @@ def assess(
 
     The data may be larger than memory. For example:
 
-    iknow assess b.iknow new.csv --model m.joblib --id number -o said.csv
+    iknow assess b.iknow new.csv --model m.joblib --id number -o answers.csv
 
     And between other commands, from one pipe to another:
 
@@ -144,7 +144,7 @@ def assess(
     form = None if output is None else format_to_write(output, output_format)
     if output is not None:
         check_output(output, [bundle, *paths_read(source, model=model.model)])
-    total: Outcome | None = None
+    total: Totals | None = None
     with Console(stderr=True).status("Assessing ...") as status, ExitStack() as stack:
         if ray:
             from iknow.cli.assess_ray import assess_by_ray
@@ -168,7 +168,7 @@ def assess(
 
 @contextmanager
 def _assess_here(
-    setup: Setup, classifier: EpistemicClassifier, source: Source
+    setup: Setup, classifier: EpistemicClassifier, source: DataFile
 ) -> Iterator[Iterator[Said]]:
     with (
         source.parts(classifier.model) as parts,
@@ -178,18 +178,18 @@ def _assess_here(
 
 
 def assess_parts(
-    classifier: EpistemicClassifier, parts: Iterator[Table], *, written: bool
+    classifier: EpistemicClassifier, parts: Iterator[DataTable], *, written: bool
 ) -> Generator[Said]:
     """What each part comes to, and its columns if they are to be written."""
     with closing(one_ahead(parts)) as tables:
         for table in tables:
             found = assess_table(classifier, table, evidence=written)
             counts = np.bincount(found.assertion, minlength=len(Assertion))
-            outcome = Outcome(counts, _tally(found, table), found[:ROWS_SHOWN])
+            outcome = Totals(counts, _tally(found, table), found[:ROWS_SHOWN])
             yield outcome, _columns(found, table) if written else {}
 
 
-def assess_table(classifier: EpistemicClassifier, table: Table, **how: Any) -> Assessment:
+def assess_table(classifier: EpistemicClassifier, table: DataTable, **how: Any) -> Assessment:
     """The assessment of a table, whatever the order of its columns."""
     precomputed = isinstance(classifier.model_, PrecomputedModel)
     if table.features is not None and precomputed:
@@ -201,7 +201,7 @@ def assess_table(classifier: EpistemicClassifier, table: Table, **how: Any) -> A
     return classifier.assess(inputs_of(classifier.model, table, trained_names(classifier)), **how)
 
 
-def _tally(assessment: Assessment, table: Table) -> Evaluation | None:
+def _tally(assessment: Assessment, table: DataTable) -> Evaluation | None:
     """How often a part is right, if its labels are known; cells of text may be ints too."""
     labels = table.labels
     if labels is None:
@@ -211,7 +211,7 @@ def _tally(assessment: Assessment, table: Table) -> Evaluation | None:
     return evaluate(assessment, labels)
 
 
-def _columns(assessment: Assessment, table: Table) -> dict[str, Any]:
+def _columns(assessment: Assessment, table: DataTable) -> dict[str, Any]:
     """What is written about a part, after the column that identifies the samples."""
     columns = assertion_columns(assessment)
     if table.ids is None:
@@ -262,7 +262,7 @@ def assert_at(classifier: EpistemicClassifier, level: float) -> float | None:
     return selection.level
 
 
-def _show(total: Outcome, tuned: float | None, output: Path | None, console: Console) -> None:
+def _show(total: Totals, tuned: float | None, output: Path | None, console: Console) -> None:
     """Print the figures, and the first rows or where all of them were written."""
     if total.tally is None:
         show_counts(total.counts, console)

@@ -21,11 +21,11 @@ import numpy as np
 
 from iknow.classifier.estimator import EpistemicClassifier
 from iknow.cli.assess import Said, Setup, assess_parts
-from iknow.cli.data import Source, takes_text
+from iknow.cli.data import DataFile, takes_text
 from iknow.cli.errors import UNNAMED
 from iknow.core.text import names as quoted
 from iknow.errors import ClusterError, InputError, MissingExtraError
-from iknow.tables.table import Roles, Table, decoding, existing
+from iknow.tables.table import DataTable, Roles, decoding, existing
 
 try:
     import pyarrow.parquet as pq
@@ -44,7 +44,7 @@ MOST_BLOCKS = 1_000
 
 @contextmanager
 def assess_by_ray(
-    setup: Setup, classifier: EpistemicClassifier, source: Source, address: str | None
+    setup: Setup, classifier: EpistemicClassifier, source: DataFile, address: str | None
 ) -> Iterator[Iterator[Said]]:
     """The parts of a source, assessed by the actors of a cluster. address: as for `join`."""
     is_parquet = source.path.is_dir() or source.path.suffix.lower() == ".parquet"
@@ -91,7 +91,9 @@ def find_groups(source: Path) -> list[tuple[Path, int]]:
 
 
 @contextmanager
-def reading_group(path: Path, group: int, roles: Roles, model: Any) -> Iterator[Iterator[Table]]:
+def reading_group(
+    path: Path, group: int, roles: Roles, model: Any
+) -> Iterator[Iterator[DataTable]]:
     """The samples of a row group, part by part; text may be a feature if the model takes it."""
     with path.open("rb") as file:
         opened = open_parquet(file, path, [group])

@@ -33,7 +33,7 @@ IDS_SHOWN = 8
 
 
 @dataclass(frozen=True)
-class NumberedSamples(options.Samples):
+class NumberedSamples(options.SampleOptions):
     """Samples that may be named by numbers."""
 
     identifier: str | None = option(

@@ -15,7 +15,7 @@ from sklearn.frozen import FrozenEstimator
 from iknow.classifier.estimator import EpistemicClassifier
 from iknow.cli import options
 from iknow.cli.data import (
-    Source,
+    DataFile,
     check_output,
     check_page,
     console_for,
@@ -32,7 +32,7 @@ from iknow.evaluation.comparison import OURS
 from iknow.models.adapt import is_estimator
 from iknow.report import make_comparison_page
 from iknow.storage.files import write_bytes
-from iknow.tables import Roles, Table
+from iknow.tables import DataTable, Roles
 
 
 @options.command
@@ -51,8 +51,8 @@ def compare(
     foreign: list[str] | None = option(
         "Data on which no answer is right, NAME=FILE; repeatable.", options.DATA
     ),
-    columns: options.Columns,
-    reading: options.Reading,
+    columns: options.ColumnOptions,
+    reading: options.ModelOptions,
     coverage: list[float] = option(
         "Share of clean data to assert; repeatable.", default=[0.6, 0.75, 0.9]
     ),
@@ -71,8 +71,9 @@ def compare(
     reading.check()
     with Console(stderr=True).status("Comparing ..."):
         roles = columns.roles
-        trained = Source(training, roles, training_labels)
-        held, clean = Source(validation, roles, validation_labels), Source(test, roles, test_labels)
+        trained = DataFile(training, roles, training_labels)
+        held = DataFile(validation, roles, validation_labels)
+        clean = DataFile(test, roles, test_labels)
         sets = _sources(set_ or (), "--set", roles)
         strange = _sources(foreign or (), "--foreign", replace(roles, label=None))
         reads = paths_read(trained, held, clean, *sets.values(), *strange.values(), model=model)
@@ -85,7 +86,7 @@ def compare(
         table, y = trained.read_labeled(loaded)
         names = trained_names(loaded) or table.feature_names
 
-        def inputs(table: Table, source: Source) -> Any:
+        def inputs(table: DataTable, source: DataFile) -> Any:
             if table.features is None:
                 raise InputError(
                     f"{source.name} holds a model's outputs, but a comparison perturbs inputs: "
@@ -93,7 +94,7 @@ def compare(
                 )
             return inputs_of(loaded, table, names)
 
-        def labeled(source: Source) -> tuple[Any, Any]:
+        def labeled(source: DataFile) -> tuple[Any, Any]:
             table, y = source.read_labeled(loaded)
             return inputs(table, source), y
 
@@ -135,14 +136,14 @@ def compare(
             show_written(output, console)
 
 
-def _sources(given: Iterable[str], option: str, roles: Roles) -> dict[str, Source]:
+def _sources(given: Iterable[str], option: str, roles: Roles) -> dict[str, DataFile]:
     """The files behind options of the form NAME=FILE, with the same columns."""
-    found: dict[str, Source] = {}
+    found: dict[str, DataFile] = {}
     for each in given:
         name, equals, path = each.partition("=")
         if not (name and equals and path):
             raise InputError(f"{option} must be NAME=FILE; got {each!r}")
         if name in found:
             raise InputError(f"{option} names {name!r} twice: give each set its own name")
-        found[name] = Source(Path(path), roles)
+        found[name] = DataFile(Path(path), roles)
     return found

@@ -19,7 +19,7 @@ from typing import Any
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.style import Style
-from rich.table import Table as ShownTable
+from rich.table import Table
 from rich.text import Text
 
 from iknow.classifier.estimator import EpistemicClassifier
@@ -30,7 +30,7 @@ from iknow.core.text import visible
 from iknow.errors import InputError
 from iknow.models.adapt import is_torch_module
 from iknow.storage.files import is_stream, write_bytes
-from iknow.tables import Roles, Table, read_table, reading
+from iknow.tables import DataTable, Roles, read_table, reading
 from iknow.tables.reading import STDIN
 from iknow.tables.table import make_frame
 
@@ -40,7 +40,7 @@ BY_CATEGORY = ("HistGradientBoostingClassifier",)
 
 
 @dataclass(frozen=True)
-class Source:
+class DataFile:
     """A data file, what its columns are for, and where its labels are.
 
     path: "-" for standard input. form: the format, if the ending does not tell it.
@@ -55,17 +55,17 @@ class Source:
     def name(self) -> str:
         return "standard input" if self.path == STDIN else str(self.path)
 
-    def read(self, model: Any = None) -> Table:
+    def read(self, model: Any = None) -> DataTable:
         """All samples; text may be a feature if the model takes it."""
         how: dict[str, Any] = {"roles": self.roles, "form": self.form, "mixed": takes_text(model)}
         return read_table(self.path, labels_path=self.labels_path, **how)
 
-    def parts(self, model: Any) -> AbstractContextManager[Iterator[Table]]:
+    def parts(self, model: Any) -> AbstractContextManager[Iterator[DataTable]]:
         """The samples part by part; labels of .csv cells are text."""
         mixed = takes_text(model)
         return reading(self.path, self.labels_path, self.roles, form=self.form, mixed=mixed)
 
-    def read_labeled(self, model: Any = None) -> tuple[Table, Labels]:
+    def read_labeled(self, model: Any = None) -> tuple[DataTable, Labels]:
         table = self.read(model)
         if table.labels is None:
             raise InputError(
@@ -104,7 +104,7 @@ def trained_names(fitted: Any) -> tuple[str, ...] | None:
 
 
 def inputs_of(
-    model: Any, table: Table, names: tuple[str, ...] | None, rows: Ints | None = None
+    model: Any, table: DataTable, names: tuple[str, ...] | None, rows: Ints | None = None
 ) -> Any:
     """These samples of a table, or all, as a model takes them, which was trained on these names."""
     chosen = slice(None) if rows is None else rows
@@ -124,7 +124,7 @@ def inputs_of(
     return found.iloc[chosen] if hasattr(found, "iloc") else found[chosen]
 
 
-def in_order(table: Table, names: tuple[str, ...] | None) -> Any:
+def in_order(table: DataTable, names: tuple[str, ...] | None) -> Any:
     """The features of a table in the order of these names, None for any."""
     known, features = table.feature_names, table.features
     if names is None or known is None or known == names:
@@ -211,7 +211,7 @@ def write_page(output: Path, page: str) -> None:
         write_bytes(output, page.encode())
 
 
-def paths_read(*sources: Source | None, model: str | None = None) -> list[Path]:
+def paths_read(*sources: DataFile | None, model: str | None = None) -> list[Path]:
     """All files that hold samples, labels and the model."""
     given = [source for source in sources if source is not None]
     paths = [path for source in given for path in (source.path, source.labels_path)]
@@ -264,9 +264,9 @@ def show_page(output: Path, console: Console) -> None:
     )
 
 
-def shown_table(*headings: str, right: Sequence[str] = ()) -> ShownTable:
+def shown_table(*headings: str, right: Sequence[str] = ()) -> Table:
     """An empty table for a terminal. right: the headings of columns of numbers."""
-    table = ShownTable(box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
     for heading in headings:
         table.add_column(heading, justify="right" if heading in right else "left")
     return table

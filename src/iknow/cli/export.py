@@ -9,7 +9,7 @@ from rich.text import Text
 
 from iknow.cli import options
 from iknow.cli.data import (
-    Source,
+    DataFile,
     check_output,
     console_for,
     inputs_of,
@@ -33,8 +33,8 @@ def export(
         f"Compare on these too: {options.FILES}, or - for a pipe.", options.DATA
     ),
     input_format: str | None = options.INPUT_FORMAT,
-    columns: options.Columns,
-    about: options.About,
+    columns: options.ColumnOptions,
+    about: options.AboutOptions,
 ) -> None:
     """Write a bundle that holds its model as ONNX, so that it runs without the model's code.
 
@@ -47,7 +47,7 @@ def export(
     """
     source = None
     if samples is not None:
-        source = Source(samples, columns.roles, form=input_format)
+        source = DataFile(samples, columns.roles, form=input_format)
     with Console(stderr=True).status("Exporting ..."):
         check_output(output, [bundle, *paths_read(source, model=model.model)])
         classifier = model.load(bundle)

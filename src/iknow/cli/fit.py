@@ -21,7 +21,7 @@ from iknow.classifier.estimator import EpistemicClassifier
 from iknow.classifier.fitting import split_rows
 from iknow.cli import options
 from iknow.cli.data import (
-    Source,
+    DataFile,
     check_output,
     console_for,
     inputs_of,
@@ -41,7 +41,7 @@ from iknow.models import PrecomputedModel
 from iknow.models.adapt import is_estimator
 from iknow.rules import RULES, Ball, RelativeBall
 from iknow.selection import Selection
-from iknow.tables import Table
+from iknow.tables import DataTable
 
 GOAL = "What to promise"
 
@@ -61,14 +61,14 @@ def fit(
     reference: Path | None = option(
         "More samples, without labels, that show what is ordinary.", options.DATA
     ),
-    samples: options.Samples,
+    samples: options.SampleOptions,
     accuracy: float | None = option("Certify accuracy on IK, or fail.", GOAL),
     confidence: float = option("With this probability.", GOAL, default=0.95),
     coverage: float | None = option("Match this share of IK.", GOAL),
     false_alarm: float | None = option(
         "Bound the share of ordinary samples that are not IK; needs no labels.", GOAL
     ),
-    reading: options.Reading,
+    reading: options.ModelOptions,
     rule: str | None = option(
         f"The kind of rule; {RelativeBall.command_name()} by default.",
         options.SEARCH,
@@ -96,7 +96,7 @@ def fit(
         "--doubt/--no-doubt",
     ),
     onnx: bool = option("Put the model into the bundle.", options.ABOUT, "--onnx", default=False),
-    about: options.About,
+    about: options.AboutOptions,
     random_state: int = options.SEED,
     force: bool = option(
         "Let --train overwrite a model.", options.MODELS, "--force", default=False
@@ -117,17 +117,17 @@ def fit(
         raise typer.BadParameter("--paper means --rule ball: leave one out", param_hint="--rule")
     kind = Ball if paper else RelativeBall if rule is None else rule_by_name(rule)
     training = samples.source(data)
-    held = None if validation is None else Source(validation, training.roles, validation_labels)
+    held = None if validation is None else DataFile(validation, training.roles, validation_labels)
     further = None
     if reference is not None:  # the same columns, without a label
-        further = Source(reference, replace(training.roles, label=None, id=None))
+        further = DataFile(reference, replace(training.roles, label=None, id=None))
     needed = _quorum(quorum)
     reading.check()
     _check_files(output, model, training, held, further, train=train, force=force)
 
     loaded = None if model is None or train else load_model(model)
     table, y = training.read_labeled(loaded)
-    tuned: Table = table
+    tuned: DataTable = table
     y_tuned: Labels | None = y
     if held is not None and kind.by_level and (coverage, false_alarm) != (None, None):
         tuned = held.read(loaded)  # levels need no labels for these goals
@@ -207,7 +207,7 @@ def _quorum(text: str | None) -> int | tuple[int, int] | None:
 
 
 def _check_files(
-    output: Path, model: str | None, *sources: Source | None, train: bool, force: bool
+    output: Path, model: str | None, *sources: DataFile | None, train: bool, force: bool
 ) -> None:
     """Refuse to write over an input, or a trained model over an existing file, unless forced."""
     reads = paths_read(*sources)

@@ -30,7 +30,7 @@ import numpy as np
 import typer
 
 from iknow.classifier.estimator import EpistemicClassifier
-from iknow.cli.data import Source, load_classifier
+from iknow.cli.data import DataFile, load_classifier
 from iknow.cli.model_files import MODEL_HELP
 from iknow.core.arrays import Labels
 from iknow.core.text import names, shown
@@ -189,7 +189,7 @@ AS_JSON = option("As JSON, for programs.", None, "--json", default=False)
 
 
 @dataclass(frozen=True)
-class Columns:
+class ColumnOptions:
     """What the columns of a file are for."""
 
     label: str | None = option("Column or array that holds the labels.", COLUMNS, metavar="COLUMN")
@@ -221,18 +221,18 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class Samples(Columns):
+class SampleOptions(ColumnOptions):
     """What the columns of a file are for, where its labels are if not in it, and its format."""
 
     labels: Path | None = LABELS
     input_format: str | None = INPUT_FORMAT
 
-    def source(self, path: Path) -> Source:
-        return Source(path, self.roles, self.labels, self.input_format)
+    def source(self, path: Path) -> DataFile:
+        return DataFile(path, self.roles, self.labels, self.input_format)
 
 
 @dataclass(frozen=True)
-class Reading:
+class ModelOptions:
     """How to read a model, and which of its layers by which metric."""
 
     layer: list[str] | None = option("A layer to search; repeatable.", SEARCH, metavar="LAYER")
@@ -298,7 +298,7 @@ class BundledModel:
 
 
 @dataclass(frozen=True)
-class About:
+class AboutOptions:
     """What a bundle says about itself."""
 
     name: str | None = option("What to call the bundle.", ABOUT)

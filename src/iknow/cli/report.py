@@ -16,7 +16,7 @@ from iknow.classifier.estimator import EpistemicClassifier
 from iknow.cli import options
 from iknow.cli.assess import assert_at, assess_table, show_counts
 from iknow.cli.data import (
-    Source,
+    DataFile,
     check_page,
     console_for,
     in_order,
@@ -48,7 +48,7 @@ def report(
     ),
     model: options.BundledModel,
     level: float | None = options.LEVEL,
-    samples: options.Samples,
+    samples: options.SampleOptions,
     training: Path | None = option(
         "The file given to `iknow fit`, to show the exemplars.", options.DATA
     ),
@@ -71,7 +71,7 @@ def report(
     trained = None
     if training is not None:
         label = training_label or samples.label
-        trained = Source(training, replace(source.roles, label=label))
+        trained = DataFile(training, replace(source.roles, label=label))
     renderer = renderer_by_name(show)
     check_page(output, [bundle, *paths_read(source, trained, model=model.model)])
     classifier = model.load(bundle, device)

@@ -74,7 +74,7 @@ class Drawing:
 
 
 @dataclass(frozen=True)
-class Settings:
+class ParameterSettings:
     """A parameter to vary for one query."""
 
     parameter: str
@@ -225,13 +225,15 @@ class Rule(ABC):
         """
         return np.zeros(len(evidence), dtype=np.int64)
 
-    def settings(self, evidence: Evidence) -> Settings | None:
+    def settings(self, evidence: Evidence) -> ParameterSettings | None:
         """The parameter to vary to see when the support of one query, given `evidence`, changes."""
         reach = self.reach(evidence)[0]
         if reach.ndim == 1 or np.isneginf(reach):
             return None  # the query has no reach, or one for each class
         distances, values = evidence.class_distances, distances_of(evidence)
-        return Settings("reach", float(reach), values, lambda value: within(distances, value))
+        return ParameterSettings(
+            "reach", float(reach), values, lambda value: within(distances, value)
+        )
 
     def drawing(self) -> Drawing | None:
         """What the two distances of a `Drawing` alone decide; None if nothing."""

@@ -41,8 +41,8 @@ from iknow.core.evidence import Evidence
 from iknow.core.quorum import weigh
 from iknow.core.rule import (
     NO_REACH,
+    ParameterSettings,
     Rule,
-    Settings,
     Stability,
     distances_of,
     promise_of,
@@ -87,16 +87,16 @@ class Slack:
 
 def parameter_settings(
     rule: Rule, parameter: str, evidence: Evidence, values: Floats | Ints
-) -> Settings:
+) -> ParameterSettings:
     """The values of a parameter of the rule."""
 
     def support(value: Any) -> Bools:
         return find_support(evidence, replace(rule, **{parameter: value}))  # type: ignore[type-var]
 
-    return Settings(parameter, getattr(rule, parameter), values, support)
+    return ParameterSettings(parameter, getattr(rule, parameter), values, support)
 
 
-def radius_settings(rule: Rule, evidence: Evidence) -> Settings:
+def radius_settings(rule: Rule, evidence: Evidence) -> ParameterSettings:
     """The values of a radius: the support changes only at the distances to the classes."""
     return parameter_settings(rule, "radius", evidence, distances_of(evidence))
 
@@ -114,7 +114,7 @@ def find_slack(
     classes that may be IK; None for all. Returns None if there is nothing to vary.
     """
     evidence = weigh(evidence, rule.quorum, np.array([belief]))
-    settings: Settings | None = promise_of(rule, "settings")(evidence)
+    settings: ParameterSettings | None = promise_of(rule, "settings")(evidence)
     if settings is None:
         return None
     values, now = settings.values, settings.value

@@ -25,13 +25,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from iknow.core.arrays import Bools, Floats, Ints
+from iknow.core.arrays import Bools, Floats, Labels
 from iknow.core.codes import positions_of
 from iknow.core.level import are_probabilities
 from iknow.core.text import as_real
@@ -95,11 +95,11 @@ def compare(
     for value, what in ((accuracy, "accuracy"), (confidence, "confidence")):
         as_real(value, what, "lie between 0 and 1, both excluded", lambda number: 0 < number < 1)
     observer = find_observer(classifier, training[0])
-    known, answered = _observe_labeled(observer, classifier, *training, "training")
-    known = known[answered]
-    held, answered = _observe_labeled(observer, classifier, *validation, "validation")
+    known, invalid = observer.observe(*training, "the labels of training")
+    known = known[~invalid]
+    held, invalid = observer.observe(*validation, "the labels of validation")
     fitting, _ = split_rows(len(held), random_state)
-    held = held[fitting[answered[fitting]]]
+    held = held[fitting[~invalid[fitting]]]
     fitted = [peer.fit(known, held) for peer in (default_peers(known) if peers is None else peers)]
     methods = (OURS, *(peer.name for peer in fitted))
     if len(set(methods)) < len(methods):
@@ -128,16 +128,6 @@ def compare(
     scored = [score(*each) for each in found]
     shares = tuple(float(coverage) for coverage in coverages)
     return _tabulate(methods, clean, scored, shares, accuracy, confidence, random_state)
-
-
-def _observe_labeled(
-    observer: Observer, classifier: Any, X: Any, y: Any, what: str
-) -> tuple[Observed, Bools]:
-    """Samples with the codes of their labels, and which of them the model can answer."""
-    observed, invalid = observer.observe(X)
-    labels = as_labels(y, len(observed), f"the labels of {what}")
-    codes = encode(labels, classifier.classes_, f"the labels of {what}")
-    return replace(observed, labels=codes), ~invalid
 
 
 def _all_sets(
@@ -171,14 +161,18 @@ class Observer:
     """Asks a model about samples."""
 
     model: Model
+    classes: Labels
     input: str  # the layer that stands for the input
     hidden: str | None  # the last hidden layer
     logits: str | None  # the layer that holds logits; None for the model's scores
     from_probabilities: bool  # whether scores are probabilities
     transform: Callable[[Any], NDArray[Any]]  # applied to the input layer
 
-    def observe(self, X: Any, labels: Ints | None = None) -> tuple[Observed, Bools]:
-        """What the model makes of samples, and which it cannot answer, of shape (n,)."""
+    def observe(self, X: Any, y: Any = None, what: str = "y") -> tuple[Observed, Bools]:
+        """What the model makes of samples, and which it cannot answer, of shape (n,).
+
+        y: their labels, if they are known. what: what errors call these.
+        """
         layers = [name for name in (self.input, self.hidden, self.logits) if name is not None]
         said = observe_inputs(self.model, self.model.prepare(X), layers)
         logits: Floats = said.scores
@@ -190,7 +184,8 @@ class Observer:
         hidden = None if self.hidden is None else said.activations[self.hidden]
         logits = np.where(said.invalid[:, None], 0.0, logits)
         belief = np.where(said.invalid, 0, said.belief)
-        return Observed(inputs, hidden, logits, belief, labels), said.invalid
+        codes = None if y is None else encode(as_labels(y, len(belief), what), self.classes, what)
+        return Observed(inputs, hidden, logits, belief, codes), said.invalid
 
 
 def find_observer(classifier: Any, X: Any) -> Observer:
@@ -214,7 +209,8 @@ def find_observer(classifier: Any, X: Any) -> Observer:
         logits = "logits"  # of two classes there is one column
     index = getattr(classifier, "indexes_", {}).get(first)
     transform = np.asarray if index is None else index.metric.transform
-    return Observer(model, first, hidden, logits, are_probabilities(scores), transform)
+    probable = are_probabilities(scores)
+    return Observer(model, classifier.classes_, first, hidden, logits, probable, transform)
 
 
 RESAMPLES = 200  # enough for the ends of a 95% interval to within a tenth of its width or so

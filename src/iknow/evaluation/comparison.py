@@ -83,18 +83,16 @@ class Comparison:
         """Return one row per method, set and coverage, ready for a data frame."""
         return [
             {
-                "method": method,
-                "set": name,
-                "coverage": coverage,
+                "method": self.methods[m],
+                "set": self.sets[s],
+                "coverage": self.coverages[c],
                 "wrong": float(self.wrong[m, s, c]),
                 "wrong_low": float(self.wrong_between[m, s, c, 0]),
                 "wrong_high": float(self.wrong_between[m, s, c, 1]),
                 "asserted": float(self.asserted[m, s, c]),
                 "augrc": float(self.augrc[m, s]),
             }
-            for m, method in enumerate(self.methods)
-            for s, name in enumerate(self.sets)
-            for c, coverage in enumerate(self.coverages)
+            for m, s, c in np.ndindex(self.wrong.shape)
         ]
 
     def to_dict(self) -> dict[str, Any]:

@@ -405,7 +405,15 @@ def draw_confusion(axes: Axes, report: Evaluation) -> None:
         name = f"{assertion.name} {counts.sum() / total:.1%}"
         _draw_block(axes, name, counts, color, (x, y), most)
     _draw_block(axes, f"all {total:,}", everything, INK, (right, below), most)
-    _name_classes(axes, report, right, below)
+    for axis, labels, second in (
+        (axes.yaxis, report.classes, below), (axes.xaxis, report.true_classes, right),
+    ):  # fmt: skip
+        n = len(labels)  # as many names as fit, left of the left blocks and below the lower ones
+        step = next(each for each in (1, 2, 5, 10, 20, 50, n) if n / each <= MOST_COUNTED)
+        places, names = np.arange(0, n, step), [str(label) for label in labels.tolist()]
+        axis.set_ticks([*places, *(places + second)], names[::step] * 2)
+    if max(map(len, names)) * len(places) > 24:  # of the true classes
+        axes.tick_params("x", rotation=90)
     axes.set(
         xlim=(-0.5, 2 * width + 0.4 * gap - 0.5), ylim=(2 * height + gap - 0.5, -0.9 * gap - 0.5),
         aspect="auto", xlabel="true class", ylabel="believed class",
@@ -445,19 +453,3 @@ def _draw_block(
     if n := int(counts.sum()):
         said, end = f"{np.trace(counts) / n:.1%} right", (x + width - 0.5, y - 0.5)
         axes.annotate(said, end, **above, ha="right", color=INK, size=letters - 1)
-
-
-def _name_classes(axes: Axes, report: Evaluation, right: float, below: float) -> None:
-    """Labels below the lower blocks and left of the left ones, as many as fit."""
-    names, true_names = report.classes.tolist(), report.true_classes.tolist()
-    rows, columns = (np.arange(0, len(each), _stride(len(each))) for each in (names, true_names))
-    longest = max(len(str(label)) for label in true_names)
-    axes.set_xticks(
-        [*columns, *(columns + right)], [str(true_names[i]) for i in columns] * 2,
-        rotation=90 if longest * len(columns) > 24 else 0,
-    )  # fmt: skip
-    axes.set_yticks([*rows, *(rows + below)], [str(names[i]) for i in rows] * 2)
-
-
-def _stride(n: int) -> int:
-    return next(step for step in (1, 2, 5, 10, 20, 50, n) if n / step <= MOST_COUNTED)

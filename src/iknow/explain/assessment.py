@@ -303,7 +303,16 @@ class Assessment:
             samples: A position, a slice, positions or a mask of shape (n,). A single position gives
                 an assessment of one sample.
         """
-        rows = pick_samples(samples, len(self))
+        rows: Any = samples
+        try:
+            if isinstance(samples, slice):
+                samples.indices(len(self))  # fails if they are no whole numbers, or the step is 0
+            else:
+                rows = np.atleast_1d(np.arange(len(self))[samples])
+                if rows.ndim > 1 or isinstance(samples, tuple):  # None is; a[0, 1] is a slip
+                    raise TypeError("it is none of these")
+        except Exception as error:  # numpy says what is wrong, or an object refuses
+            raise InputError(f"{KINDS}; got {shown(samples)}: {error}") from error
         return replace(self, **{name: about(getattr(self, name), rows) for name in BY_SAMPLE})
 
     def __iter__(self) -> Iterator[Assessment]:
@@ -311,11 +320,14 @@ class Assessment:
         return (self[i : i + 1] for i in range(len(self)))
 
     def for_and_against(self, layer: str) -> dict[str, Any]:
-        """What one layer finds for and against each belief, columns of shape (n,) by name.
+        """What `layer` finds for and against each belief, columns of shape (n,) by name.
 
         `for` and `against`, distances, with a quorum those to the samples that complete it; inf
         where there is none. `for_row` and `against_row`, their training rows, and `against_class`,
         a code; -1 likewise. `reach`, that for the believed class, or the longest without one.
+
+        Args:
+            layer: Name of the layer.
         """
         weighed, belief = self.weighed[layer], self.belief_codes
         reach = reach_by_class(self.neighborhoods[layer], weighed)
@@ -430,17 +442,3 @@ class Assessment:
             weakest=str(one.weakest[0]) if leveled else "",
             picture=picture_at(samples, i, renderer),
         )
-
-
-def pick_samples(samples: Any, n: int) -> slice | Ints:
-    """Which of n samples are meant: a slice, or positions >= 0 of shape (m,), as numpy would."""
-    try:
-        if isinstance(samples, slice):
-            samples.indices(n)  # fails if these are not whole numbers, or the step is 0
-            return samples
-        picked = np.arange(n)[samples]
-        if picked.ndim > 1 or isinstance(samples, tuple):  # None, True, tables; a[0, 1] is a slip
-            raise TypeError("it is none of these")
-    except Exception as error:  # numpy says what is wrong, or an object refuses
-        raise InputError(f"{KINDS}; got {shown(samples)}: {error}") from error
-    return np.atleast_1d(picked)

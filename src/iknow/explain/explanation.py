@@ -16,8 +16,8 @@ import numpy as np
 from iknow.cards import COLORS, MEANINGS, badge, card, paragraphs, table, text
 from iknow.core.assertion import Assertion, Reason
 from iknow.core.codes import NO_BELIEF
-from iknow.core.evidence import NO_EXEMPLAR, Evidence
-from iknow.core.quorum import ONE, Quorum, Weighed
+from iknow.core.evidence import NO_EXEMPLAR
+from iknow.core.quorum import ONE, Quorum
 from iknow.core.rule import NO_REACH, reach_by_class
 from iknow.core.slack import Slack, find_slack
 from iknow.core.text import name
@@ -238,8 +238,12 @@ def explain_layer(
     """What a layer says about the one sample of `one`. training: samples by row, for pictures."""
     evidence, weighed = one.evidence[layer], one.weighed[layer]
     rule, labels = one.neighborhoods[layer], one.classes.tolist()
-    belief, against = int(one.belief_codes[0]), _strongest_other(evidence, weighed)
-    ranked, rows = evidence.distances[0], evidence.rows[0]
+    belief, ranked, rows = int(one.belief_codes[0]), evidence.distances[0], evidence.rows[0]
+    # The other class that is the first to count as the reach grows; of classes with too few samples
+    # ever to count, the nearest.
+    codes = np.lexsort((ranked[:, 0], weighed.class_distances[0])).tolist()
+    others = (code for code in codes if code != belief and np.isfinite(ranked[code, 0]))
+    against = next(others, None)
 
     def exemplars(code: int, most: int) -> tuple[Exemplar, ...]:
         nearest = zip(rows[code, :most].tolist(), ranked[code, :most].tolist(), strict=True)
@@ -270,17 +274,6 @@ def explain_layer(
         if valid and belief != NO_BELIEF
         else None,
     )
-
-
-def _strongest_other(evidence: Evidence, weighed: Weighed) -> int | None:
-    """The other class that is the first to count as the reach grows; None if there is none.
-
-    Of classes with too few samples ever to count, the nearest.
-    """
-    codes = np.lexsort((evidence.class_distances[0], weighed.class_distances[0]))
-    others = codes[codes != weighed.belief[0]]
-    found = others[np.isfinite(evidence.class_distances[0, others])]
-    return int(found[0]) if len(found) else None
 
 
 def _layer_row(layer: LayerExplanation) -> tuple[str, ...]:

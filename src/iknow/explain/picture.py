@@ -171,8 +171,7 @@ def take_sample(samples: Any, row: int) -> Any:
     try:
         if isinstance(samples, Mapping):
             return samples.get(row)
-        n_samples = samples.shape[0] if hasattr(samples, "shape") else len(samples)
-        if not 0 <= row < n_samples:
+        if row < 0:
             return None
         sample = samples.iloc[row] if hasattr(samples, "iloc") else samples[row]
         return sample.toarray().ravel() if hasattr(sample, "toarray") else sample
@@ -194,9 +193,7 @@ def _by_shape(sample: Any) -> Picture:
     shape = np.shape(sample)
     if len(shape) == 2 and 1 in shape and max(shape) > 1:
         return as_series()(sample)
-    if len(shape) == 2 or (len(shape) == 3 and {shape[0], shape[2]} & {1, 3}):
-        return as_image(*shape)(sample)
-    return as_features()(sample)
+    return (as_image(*shape) if len(shape) in (2, 3) else as_features())(sample)
 
 
 def _as_pixels(values: NDArray[Any], limits: tuple[float, float] | None) -> NDArray[np.uint8]:

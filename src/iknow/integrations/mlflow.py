@@ -240,9 +240,8 @@ def _requirements(classifier: EpistemicClassifier, loader: Any) -> list[str]:
     """The versions that are needed: of iknow, pandas, and the model's own package."""
     own, packages = getattr(classifier.model_, "estimator", None), {"sklearn", "pandas"}
     if not isinstance(classifier.model_, PrecomputedModel):
-        kept = own if is_estimator(own) else classifier.model_.source
-        module = type(kept).__module__ if loader or is_estimator(own) else "onnxruntime"
-        packages.add(module.partition(".")[0])
+        module = type(own if is_estimator(own) else classifier.model_.source).__module__
+        packages.add(module.partition(".")[0] if loader or is_estimator(own) else "onnxruntime")
     installed = packages_distributions()  # by pip, under names of its own
     names = {name for package in packages - {"iknow"} for name in installed.get(package, ())}
     return [f"iknow=={__version__}", *(f"{name}=={version(name)}" for name in sorted(names))]

@@ -18,7 +18,7 @@ products, in any order, is off by at most γ |a|·|b|, γ = n u / (1 - n u) (Hig
 Stability of Numerical Algorithms, section 3.1). So each operation, given y with an error e, returns
 values within
 
-    Lip · e  +  relative · (|y| + e)  +  fixed        (its `Noise`)
+    Lip · e  +  relative · (|y| + e)  +  fixed        (its `RoundingError`)
 
 of the true ones. As |y| <= |y(0)| + L·|x|, every error is at most a + b·|x|, a `Line`, from the
 cast of the input up to the cast of the activation to float32.
@@ -76,7 +76,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Noise:
+class RoundingError:
     """How far an operation F, as computed, is from the real f: relative · |y| + fixed, on any y.
 
     Numbers on the way are at most peak · |y| + peak_fixed, or that squared, with squares; above
@@ -104,7 +104,7 @@ class Node:
     kind: Literal["input", "sum", "joined", "affine", "function"]
     inputs: tuple[Node, ...] = ()
     center: float = 0.0
-    noise: Noise = Noise()
+    noise: RoundingError = RoundingError()
     lipschitz: float = 1.0
     linear: Any = None
 
@@ -130,7 +130,7 @@ class Bound:
         """The size of the value as computed."""
         return self.size + self.error
 
-    def sensitivity(self, stored: Noise) -> Sensitivity:
+    def sensitivity(self, stored: RoundingError) -> Sensitivity:
         """The bounds of an activation that is stored with this noise."""
         error = self.error + self.computed.through(stored.relative, stored.fixed)
         if not math.isfinite(self.constant + error.fixed + error.per_length):
@@ -299,7 +299,8 @@ def sensitivity_of(
             value = function(value)
             nodes.append(Node(repr(name), inputs=(nodes[-1],), center=_length(value), **facts))
     found = propagate(nodes, lambda run: spectral_norm(reduce(np.matmul, run)))
-    return found[nodes[-1]].sensitivity(Noise(FLOAT32_ROUNDING, SMALLEST * math.sqrt(value.size)))
+    stored = RoundingError(FLOAT32_ROUNDING, SMALLEST * math.sqrt(value.size))
+    return found[nodes[-1]].sensitivity(stored)
 
 
 def _layer_names(steps: Steps, network: Any) -> list[str]:
@@ -319,7 +320,7 @@ def _layer_names(steps: Steps, network: Any) -> list[str]:
 
 def _affine(matrix: Floats, offset: Floats, noise: float, fixed: float) -> Part:
     """X → x @ matrix + offset, off by at most noise · |x|₂ + fixed."""
-    noises = Noise(noise, fixed, _length(matrix), _length(offset))
+    noises = RoundingError(noise, fixed, _length(matrix), _length(offset))
     if not max(noises.peak, noises.peak_fixed) < 1e100:
         raise LayerError("its weights are so large that float64 may overflow")
     return lambda x: x @ matrix + offset, {"kind": "affine", "noise": noises, "linear": matrix}
@@ -327,7 +328,7 @@ def _affine(matrix: Floats, offset: Floats, noise: float, fixed: float) -> Part:
 
 def _function(function: Callable[[Floats], Floats], slope: float, noise: float) -> Part:
     """A function of a Lipschitz constant, off by at most the noise."""
-    noises = Noise(0.0, noise, largest=LARGEST)
+    noises = RoundingError(0.0, noise, largest=LARGEST)
     return function, {"kind": "function", "noise": noises, "lipschitz": slope}
 
 

@@ -41,7 +41,7 @@ import torch
 from torch import Tensor, nn
 
 from iknow.errors import LayerError
-from iknow.metrics.lipschitz import ROUND_UP, Noise, spectral_norm
+from iknow.metrics.lipschitz import ROUND_UP, RoundingError, spectral_norm
 
 Shape = tuple[int, ...]
 Map = Callable[[Tensor], Tensor]
@@ -72,17 +72,17 @@ class Arithmetic:
             )
         return 1 / (1 - share) - 1
 
-    def of_cast(self, n_values: int) -> Noise:
+    def of_cast(self, n_values: int) -> RoundingError:
         """How far a cast to this dtype, perhaps through float32, moves values."""
-        return Noise(self.unit * (1 + 2**-10), math.sqrt(n_values) * self.smallest)
+        return RoundingError(self.unit * (1 + 2**-10), math.sqrt(n_values) * self.smallest)
 
-    def of_adding(self, n_values: int) -> Noise:
-        return Noise(2 * self.unit, 4 * self.smallest * math.sqrt(n_values))
+    def of_adding(self, n_values: int) -> RoundingError:
+        return RoundingError(2 * self.unit, 4 * self.smallest * math.sqrt(n_values))
 
-    def of_storing(self, n_values: int) -> Noise:
+    def of_storing(self, n_values: int) -> RoundingError:
         """How far storing values in float32 moves them: only float64 does not fit into it."""
         is_cast = self.dtype == torch.float64
-        return Arithmetic(torch.float32).of_cast(n_values) if is_cast else Noise()
+        return Arithmetic(torch.float32).of_cast(n_values) if is_cast else RoundingError()
 
 
 def input_dtype(module: nn.Module) -> torch.dtype:
@@ -128,7 +128,7 @@ def _multiplies_exactly() -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Call:
+class TensorCall:
     """A call of an operation on one value of the network; its other tensors are in float64.
 
     value: the name of the argument that is the network's value; arguments: the others by name.
@@ -161,7 +161,7 @@ MAXIMA = [f"{kind}max_pool{n}d.default" for n in (1, 2, 3) for kind in ("", "ada
 CONVOLUTIONS = [f"conv{n}d.{kind}" for n in (1, 2, 3) for kind in ("default", "padding")]
 BATCH_NORM = "_native_batch_norm_legit_no_training.default"
 SHIFTS = ("add.Tensor", "sub.Tensor", "rsub.Scalar")
-AFFINE: dict[str, int | Callable[[Call], int]] = {
+AFFINE: dict[str, int | Callable[[TensorCall], int]] = {
     **dict.fromkeys(
         ("linear.default", *CONVOLUTIONS), lambda call: int(call["weight"][0].numel()) + 1
     ),
@@ -175,7 +175,7 @@ AFFINE: dict[str, int | Callable[[Call], int]] = {
 """Operations Ay + b: how many products they sum, 0 if they only move numbers."""
 
 
-def _windows(call: Call) -> list[Tensor]:
+def _windows(call: TensorCall) -> list[Tensor]:
     """For each axis of a pool, of shape (n_in, n_out): which outputs read which inputs.
 
     Windows are products of intervals, so a sample with ones in one place along an axis shows it.
@@ -193,7 +193,7 @@ def _windows(call: Call) -> list[Tensor]:
     return found
 
 
-def facts_of(call: Call, arithmetic: Arithmetic) -> dict[str, Any]:
+def facts_of(call: TensorCall, arithmetic: Arithmetic) -> dict[str, Any]:
     """What a `Node` has of a call."""
     _check_call(call)
     if call.name in AFFINE:
@@ -205,7 +205,7 @@ def facts_of(call: Call, arithmetic: Arithmetic) -> dict[str, Any]:
     return {"kind": "function", "noise": noise, "lipschitz": constant}
 
 
-def _check_call(call: Call) -> None:
+def _check_call(call: TensorCall) -> None:
     """Refuse arguments for which the tables do not hold, or that mix the samples of a batch."""
     for name in ("scale", "input_scale") if call.name == "elu.default" else ("alpha",):
         if call.arguments.get(name, 1) != 1:
@@ -224,7 +224,7 @@ def _check_call(call: Call) -> None:
         raise LayerError("it mixes the samples of a batch")
 
 
-def _part(call: Call, absolute: bool = True, offset: int = 0) -> Callable[[Tensor], Tensor]:
+def _part(call: TensorCall, absolute: bool = True, offset: int = 0) -> Callable[[Tensor], Tensor]:
     """Y → |A|y + offset · |b|, up to signs; or Y → Ay, as a large b would swamp small entries."""
     changed = {}
     for name, value in call.arguments.items():
@@ -238,7 +238,7 @@ def _part(call: Call, absolute: bool = True, offset: int = 0) -> Callable[[Tenso
     return lambda batch: call(batch, **changed)
 
 
-def run_norm(run: tuple[Call, ...]) -> float:
+def run_norm(run: tuple[TensorCall, ...]) -> float:
     """An upper bound of the ℓ2 norm of consecutive affine operations."""
     if len(run) == 1 and run[0].name == "linear.default":
         return spectral_norm(run[0]["weight"].numpy())
@@ -256,7 +256,7 @@ def run_norm(run: tuple[Call, ...]) -> float:
     return operator_norm(function, run[0].shape)
 
 
-def affine_noise(call: Call, arithmetic: Arithmetic) -> Noise:
+def affine_noise(call: TensorCall, arithmetic: Arithmetic) -> RoundingError:
     direct: Any = torch.backends.mkldnn
     winograd: Any = torch.backends.nnpack  # for convolutions; its method rounds differently
     may_run = arithmetic.dtype == torch.float32 and winograd.is_available()
@@ -277,7 +277,7 @@ def affine_noise(call: Call, arithmetic: Arithmetic) -> Noise:
     small = absolute * math.sqrt(n_in) + (n_terms + 4) * math.sqrt(n_out)
     # Each entry of A may be off by the least, so A by √(n_in·n_out) times as much.
     lost = arithmetic.least * math.sqrt(n_in * n_out)
-    return Noise(
+    return RoundingError(
         gamma * absolute + lost if n_terms else 0.0,
         gamma * offset + arithmetic.smallest * small,
         absolute,
@@ -285,20 +285,20 @@ def affine_noise(call: Call, arithmetic: Arithmetic) -> Noise:
     )
 
 
-def _gelu(call: Call) -> float:
+def _gelu(call: TensorCall) -> float:
     if call["approximate"] == "tanh":
         return 1.1289931  # the largest slope, at x = 1.4185, rounded up
     # The slope Φ(x) + xφ(x) has the derivative φ(x)(2 - x²): it is steepest at √2.
     return 0.5 * (1 + math.erf(1.0)) + math.exp(-1.0) / math.sqrt(math.pi)
 
 
-def _axis(call: Call) -> int:
+def _axis(call: TensorCall) -> int:
     """The axis that a softmax works along, in a batch."""
     axis: int = call["dim"] % (len(call.shape) + 1)
     return axis
 
 
-def _layer_norm(call: Call) -> float:
+def _layer_norm(call: TensorCall) -> float:
     """max|γ|/√eps. For u = x - mean(x) the Jacobian of u/√(|u|²/n + eps) is largest at u = 0.
 
     Nearly constant samples attain it.
@@ -308,7 +308,7 @@ def _layer_norm(call: Call) -> float:
     return _largest(call["weight"], 1.0) / math.sqrt(call["eps"])
 
 
-def _max_pool(call: Call) -> float:
+def _max_pool(call: TensorCall) -> float:
     """√m, where m is the largest number of windows that share an entry.
 
     The square of a maximum's move is at most the sum of squares over its window, and the sum over
@@ -321,17 +321,17 @@ def _largest(values: Any, otherwise: float) -> float:
     return otherwise if values is None else float(values.abs().max())
 
 
-def _value(fact: Any, call: Call) -> Any:
+def _value(fact: Any, call: TensorCall) -> Any:
     return fact(call) if callable(fact) else fact
 
 
-def _limits(call: Call) -> tuple[float, float]:
+def _limits(call: TensorCall) -> tuple[float, float]:
     """The size of limits, which are rounded to the dtype."""
     given = [abs(v) for k, v in call.arguments.items() if k[:3] in ("min", "max") and v is not None]
     return 0.0, max(filter(math.isfinite, given), default=0.0)
 
 
-def _smooth(call: Call) -> tuple[float, float]:
+def _smooth(call: TensorCall) -> tuple[float, float]:
     """For a function through 0, right up to units in the last place of its steepest slope."""
     return 2 * max(1.0, _value(FUNCTIONS[call.name][0], call)), 0.0
 
@@ -365,7 +365,7 @@ FUNCTIONS: dict[str, tuple[Any, Any]] = {
 """Any other operation: its constant, and the (A, K) of its rounding if it is elementwise."""
 
 
-def function_noise(call: Call, arithmetic: Arithmetic, constant: float) -> Noise:
+def function_noise(call: TensorCall, arithmetic: Arithmetic, constant: float) -> RoundingError:
     root = math.sqrt(math.prod(call.output))
     largest, size = torch.finfo(arithmetic.dtype).max, _value(FUNCTIONS[call.name][1], call)
     small = 8 * (1 + constant) * arithmetic.smallest
@@ -373,7 +373,7 @@ def function_noise(call: Call, arithmetic: Arithmetic, constant: float) -> Noise
         a, k = size
         fixed = root * (ULPS * arithmetic.unit * k + small)
         peak = 4 * max(1.0, constant)
-        return Noise(ULPS * arithmetic.unit * a, fixed, peak, 8 * (1 + k), False, largest)
+        return RoundingError(ULPS * arithmetic.unit * a, fixed, peak, 8 * (1 + k), False, largest)
     if call.name == "layer_norm.default":
         # For g(u) = u/√(|u|²/n + eps), u = x - mean(x), which torch computes by Welford's update:
         # the mean is off by γ|x|/√n, which moves g by at most γ|x|/√eps. The variance v is off by
@@ -384,13 +384,13 @@ def function_noise(call: Call, arithmetic: Arithmetic, constant: float) -> Noise
         weight, bias = _largest(call["weight"], 1.0), _largest(call["bias"], 0.0)
         fixed = root * (error * (2 * weight + bias) + small)
         peak = 4 * max(1.0, constant)
-        return Noise(error * constant, fixed, peak, 8 * (1 + weight + bias), True, largest)
+        return RoundingError(error * constant, fixed, peak, 8 * (1 + weight + bias), True, largest)
     # Each p is off by γ of itself and by u·|d|·exp(-|d|), d its distance to the maximum.
     n, is_log = call.shape[_axis(call) - 1], call.name.startswith("log")
     relative = 8 * arithmetic.unit * (1 + math.sqrt(n)) if is_log else 0.0
     scale = 1 + math.log(max(1, n)) if is_log else 1.0
     each = 8 * arithmetic.of_sum(n + ULPS) * scale + 8 * (n + 2) * arithmetic.smallest
-    return Noise(relative, each * root, 8.0, 8.0 * scale, False, largest)
+    return RoundingError(relative, each * root, 8.0, 8.0 * scale, False, largest)
 
 
 def operator_norm(

@@ -45,7 +45,7 @@ from iknow.errors import LayerError
 from iknow.locking import fork_waits_for
 from iknow.metrics import lipschitz_aten as aten
 from iknow.metrics.lipschitz import Node, propagate
-from iknow.metrics.lipschitz_aten import Arithmetic, Call, Shape
+from iknow.metrics.lipschitz_aten import Arithmetic, Shape, TensorCall
 
 ROWS = 8
 MANY = 11  # samples of an example batch: a number that no axis of a sample is likely to have
@@ -382,7 +382,7 @@ class Graph:
         elif name in aten.AFFINE.keys() | aten.FUNCTIONS.keys() and len(moving) == 1:
             values = [given.pop(moving[0])]
             arguments = {key: self._in_float64(other) for key, other in given.items()}
-            function = Call(
+            function = TensorCall(
                 name, node.target, moving[0], arguments, self._sample(values[0]), output
             )
             try:

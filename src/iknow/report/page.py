@@ -16,12 +16,13 @@ import numpy as np
 from iknow.cards import MEANINGS
 from iknow.core.arrays import Bools, Ints
 from iknow.core.assertion import Assertion
-from iknow.core.text import name, percent, shown, visible
+from iknow.core.text import as_whole, name, percent, shown, visible
 from iknow.errors import InputError
 from iknow.evaluation.comparison import Comparison
 from iknow.evaluation.metrics import Evaluation, evaluate, read_truth
 from iknow.explain.assessment import Assessment
 from iknow.explain.picture import Renderer
+from iknow.models.inputs import count_samples
 from iknow.report.album import Album
 from iknow.report.assemble import assemble, fill_template, read_style, style_policy
 from iknow.report.columns import Columns, choose_samples, gather_columns, shown_rows
@@ -92,7 +93,8 @@ def make_report(
         >>> make_report(a, y_true)[:15]
         '<!doctype html>'
     """
-    _check(assessment, samples, max_samples)
+    _check(assessment, samples)
+    max_samples = as_whole(max_samples, "max_samples", "be >= 1", 1)
     y_true = assessment.y_true if y_true is None else y_true
     report = None if y_true is None else evaluate(assessment, y_true)
     codes = None if report is None else read_truth(assessment, y_true)[1]
@@ -166,19 +168,16 @@ def make_report(
     return page
 
 
-def _check(assessment: Any, samples: Any, max_samples: int) -> None:
+def _check(assessment: Any, samples: Any) -> None:
     if not isinstance(assessment, Assessment):
         raise InputError(
             f"a page needs an Assessment, as assess(X) returns it; got {shown(assessment)}"
         )
     if len(assessment) == 0:
         raise InputError("there is nothing to report: the assessment is empty")
-    if max_samples < 1:
-        raise InputError(f"max_samples must be >= 1; got {max_samples}")
     if samples is None or isinstance(samples, Mapping):
         return
-    n_samples = samples.shape[0] if hasattr(samples, "shape") else len(samples)
-    if n_samples != len(assessment):
+    if (n_samples := count_samples(samples)) != len(assessment):
         raise InputError(
             f"samples must be the {len(assessment)} inputs that were assessed; got {n_samples}"
         )
@@ -236,8 +235,26 @@ def describe_certificate(
     assessment: Assessment, report: Evaluation | None, selection: Selection | None
 ) -> list[str]:
     """What was certified about accuracy and about changes of the input, and what was not."""
-    promises = _about_accuracy(assessment, report, selection)
-    return [*promises, _about_inputs(assessment), *_about_training(assessment)]
+    said = _about_accuracy(assessment, report, selection)
+    known = assessment.assertion == Assertion.IK
+    radii = assessment.robust_radius[known]
+    if (radii > 0).any():
+        said.append(
+            f"For {(radii > 0).sum():,} of {len(radii):,} IK predictions, no change of the input "
+            "shorter (in ℓ2) than the robust radius in its row (median "
+            f"{np.median(radii[radii > 0]):.3g}) can make the classifier know another class."
+        )
+    else:
+        said.append("No robustness against changed inputs is certified.")
+    changes = assessment.stability.changes[known]
+    kept = [n for t in range(1, MOST_CHANGES + 1) if (n := int((changes >= t).sum()))]
+    if kept:
+        further = "".join(f", {n:,} if any {t} are" for t, n in enumerate(kept[1:], 2))
+        said.append(
+            f"With the model as it is, {kept[0]:,} of {len(changes):,} IK predictions stay IK if "
+            f"any one training sample is added, removed or relabeled{further}."
+        )
+    return said
 
 
 def is_about(selection: Selection, assessment: Assessment) -> bool:
@@ -282,35 +299,6 @@ def _about_accuracy(
         here = f"On the samples of this report the accuracy on IK is {percent(report.a_ik)}"
         said.append(f"{here}{less if report.a_ik < certificate.accuracy else ''}.")
     return said
-
-
-def _about_inputs(assessment: Assessment) -> str:
-    known = assessment.assertion == Assertion.IK
-    radii = assessment.robust_radius[known]
-    certified = radii[radii > 0]
-    if not len(certified):
-        return "No robustness against changed inputs is certified."
-    return (
-        f"For {len(certified):,} of {int(known.sum()):,} IK predictions, no change of the input "
-        f"shorter (in ℓ2) than the robust radius in its row (median {np.median(certified):.3g}) "
-        "can make the classifier know another class."
-    )
-
-
-def _about_training(assessment: Assessment) -> list[str]:
-    """How many IK survive how many changes of the training set; nothing if none survives any."""
-    known = assessment.assertion == Assertion.IK
-    changes = assessment.stability.changes[known]
-    kept = [int((changes >= t).sum()) for t in range(1, int(changes.max(initial=0)) + 1)]
-    if not kept:
-        return []
-    further = "".join(
-        f", {n:,} if any {t} are" for t, n in enumerate(kept, 1) if 1 < t <= MOST_CHANGES
-    )
-    return [
-        f"With the model as it is, {kept[0]:,} of {len(changes):,} IK predictions stay IK if any "
-        f"one training sample is added, removed or relabeled{further}."
-    ]
 
 
 def make_comparison_page(comparison: Comparison, *, title: str | None = None) -> str:

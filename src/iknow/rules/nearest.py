@@ -16,7 +16,7 @@ import numpy as np
 from iknow.core.arrays import Floats, Ints
 from iknow.core.evidence import Evidence, distances_for_and_against
 from iknow.core.quorum import ONE, Quorum, ValidationEvidence, find_contrast, quorum_of
-from iknow.core.rule import Horizon, Rule, Settings, Stability
+from iknow.core.rule import Horizon, ParameterSettings, Rule, Stability
 from iknow.core.slack import parameter_settings
 from iknow.errors import InputError
 from iknow.rules.ball import count_within
@@ -53,7 +53,7 @@ class Nearest(Rule):
             return super().removals(evidence, belief)
         return count_votes(evidence, self.k, belief)
 
-    def settings(self, evidence: Evidence) -> Settings:
+    def settings(self, evidence: Evidence) -> ParameterSettings:
         return parameter_settings(self, "k", evidence, np.arange(1, evidence.n_neighbors + 1))
 
     @classmethod

@@ -156,7 +156,7 @@ class DiskIndex(RowIndex):
         return make, (np.array(self.points), self.labels, self.n_classes, self.rows)
 
 
-class Table(NamedTuple):
+class BlockTable(NamedTuple):
     """What is known of each of n blocks. A slot is a place in the order of the blocks."""
 
     starts: Ints  # its first slot and, last, the number of slots: (n + 1,)
@@ -192,7 +192,8 @@ class CodedRows:
         labels = np.repeat(np.arange(len(cuts)), [len(each) for each in cuts])
         centers: Floats32 = np.empty((len(labels), width), dtype=np.float32)
         units, errors, radii = np.empty((3, len(labels)))
-        self.table = Table(starts, labels, centers, units, errors, radii, np.diff(starts).max())
+        largest = np.diff(starts).max()
+        self.table = BlockTable(starts, labels, centers, units, errors, radii, largest)
         self.positions = np.empty(n, np.uint32 if n < 1 << 32 else np.int64)
         file = ScratchFile(index.folder, n * width)
         parts = [slice(at, min(at + part, b)) for a, b in classes for at in range(a, b, part)]
@@ -433,7 +434,8 @@ def scan(coded: CodedRows, queries: Floats32, pairs: Ints, first: int, limits: D
 def encode(blocks: Floats32) -> tuple[Any, Floats32, Floats, Floats, Floats]:
     """Code blocks of rows of shape (n_blocks, size, n_features).
 
-    Returns the codes, int8 of the same shape, and centers, units, errors and radii as in `Table`.
+    Returns the codes, int8 of the same shape, and centers, units, errors and radii as in a
+    `BlockTable`.
     """
     centers = blocks.mean(axis=1, dtype=np.float64).astype(np.float32)
     away = np.subtract(blocks, centers[:, None], dtype=np.float64)

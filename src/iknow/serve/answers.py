@@ -35,7 +35,7 @@ from iknow.explain.picture import Image, Picture, Renderer, Series, png_bytes, t
 from iknow.locking import Lock
 from iknow.report.album import shrink_image, shrink_series
 from iknow.serve.bodies import Rows, as_inputs
-from iknow.serve.schema import Answer, Label
+from iknow.serve.schema import Label, RowAnswer
 
 ASSERTIONS = {int(each): each.name for each in Assertion}
 REASONS = {int(each): each.name for each in Reason}
@@ -93,7 +93,7 @@ class RequestAnswers(Answers):
         )
         return replace(self, **part)
 
-    def to_schema(self, labels: Sequence[Label], *, exemplars: bool) -> tuple[Answer, ...]:
+    def to_schema(self, labels: Sequence[Label], *, exemplars: bool) -> tuple[RowAnswer, ...]:
         """The answers as a reply holds them.
 
         Args:
@@ -109,7 +109,7 @@ class RequestAnswers(Answers):
                 dict(zip(self.exemplars, row, strict=True)) for row in zip(*columns, strict=True)
             )
         return tuple(
-            Answer(beliefs[code], ASSERTIONS[assertion], REASONS[reason], level, near, evidence)  # type: ignore[arg-type]
+            RowAnswer(beliefs[code], ASSERTIONS[assertion], REASONS[reason], level, near, evidence)  # type: ignore[arg-type]
             for code, assertion, reason, level, near, evidence in zip(
                 self.belief.tolist(),
                 np.asarray(self.assertion).tolist(),

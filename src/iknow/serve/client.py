@@ -38,12 +38,12 @@ from iknow.serve.schema import (
     JSON,
     AssessReply,
     Changed,
+    ChangeEntry,
     Changes,
-    Entry,
     Label,
     LabelCounts,
-    Model,
-    Models,
+    ModelInfo,
+    ModelList,
     Reloaded,
     Reloads,
 )
@@ -68,8 +68,8 @@ ON_REQUEST = ("exemplars", "evidence")
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What was said about one sample: a `schema.Answer` whose words can be compared."""
+class ServedAnswer:
+    """What was said about one sample: a `schema.RowAnswer` whose words can be compared."""
 
     belief: Label | None
     assertion: Assertion
@@ -79,8 +79,8 @@ class Answer:
     evidence: Mapping[str, Any] | None
 
 
-class Answers(Sequence[Answer]):
-    """What was said about n samples, in their order: columns, and one `Answer` by its position.
+class ServedAnswers(Sequence[ServedAnswer]):
+    """What was said about n samples, in their order: columns, and a `ServedAnswer` by position.
 
     Args:
         reply: What the service said.
@@ -100,10 +100,10 @@ class Answers(Sequence[Answer]):
 
     Examples:
         >>> from iknow.serve import schema
-        >>> said = schema.Answer(7, "IDK", "EXTRAPOLATION", 0.01)
-        >>> answers = Answers(schema.AssessReply("digits", "1", "", "r1", (said,)))
+        >>> said = schema.RowAnswer(7, "IDK", "EXTRAPOLATION", 0.01)
+        >>> answers = ServedAnswers(schema.AssessReply("digits", "1", "", "r1", (said,)))
         >>> answers
-        Answers of digits 1: IK 0, IMK 0, IDK 1
+        ServedAnswers of digits 1: IK 0, IMK 0, IDK 1
         >>> answers[0].belief, answers.level
         (7, array([0.01]))
     """
@@ -125,19 +125,19 @@ class Answers(Sequence[Answer]):
         return len(self._said)
 
     @overload
-    def __getitem__(self, i: int) -> Answer: ...
+    def __getitem__(self, i: int) -> ServedAnswer: ...
     @overload
-    def __getitem__(self, i: slice) -> tuple[Answer, ...]: ...
-    def __getitem__(self, i: int | slice) -> Answer | tuple[Answer, ...]:
+    def __getitem__(self, i: slice) -> tuple[ServedAnswer, ...]: ...
+    def __getitem__(self, i: int | slice) -> ServedAnswer | tuple[ServedAnswer, ...]:
         if isinstance(i, slice):
             return tuple(self[row] for row in range(*i.indices(len(self))))
         said = self._said[i]
         words = Assertion[said.assertion], Reason[said.reason]
-        return Answer(said.belief, *words, said.level, said.exemplars, said.evidence)
+        return ServedAnswer(said.belief, *words, said.level, said.exemplars, said.evidence)
 
     def __repr__(self) -> str:
         counts = [f"{a.name} {int((self.assertion == a).sum())}" for a in reversed(Assertion)]
-        return f"Answers of {self.model} {self.version}: {', '.join(counts)}"
+        return f"ServedAnswers of {self.model} {self.version}: {', '.join(counts)}"
 
     def label(self, truth: Sequence[Label | None]) -> list[dict[str, Any]]:
         """The truth about these samples, as `Client.labels` takes it.
@@ -222,7 +222,7 @@ class Client:
         exemplars: bool = False,
         watch: bool = True,
         request_id: str | None = None,
-    ) -> Answers:
+    ) -> ServedAnswers:
         """Ask a model about n samples.
 
         Args:
@@ -255,21 +255,21 @@ class Client:
         path = f"/v1/models/{_segment(model)}{part}/assess?{query}"
         reply = self._ask("POST", path, AssessReply, body, headers)
         try:
-            return Answers(reply)
+            return ServedAnswers(reply)
         except KeyError as error:
             raise self._misunderstood(error) from error
 
-    def models(self) -> tuple[Model, ...]:
+    def models(self) -> tuple[ModelInfo, ...]:
         """All models that are served, each in all its versions."""
-        return self._ask("GET", "/v1/models", Models).models
+        return self._ask("GET", "/v1/models", ModelList).models
 
-    def model(self, name: str) -> Model:
+    def model(self, name: str) -> ModelInfo:
         """What a model is, and what it promises.
 
         Args:
             name: What it is called.
         """
-        return self._ask("GET", f"/v1/models/{_segment(name)}", Model)
+        return self._ask("GET", f"/v1/models/{_segment(name)}", ModelInfo)
 
     def status(self) -> dict[str, Any]:
         """Everything that the page of the service shows."""
@@ -279,13 +279,13 @@ class Client:
         """Tell the truth about samples that were answered.
 
         Args:
-            labels: Dicts with `request`, `row` and `label`; see `Answers.label`.
+            labels: Dicts with `request`, `row` and `label`; see `ServedAnswers.label`.
         """
         try:
             given = [dict(label.items()) for label in labels]
         except AttributeError as error:
             raise InputError(
-                "labels are dicts with request, row and label; see Answers.label"
+                "labels are dicts with request, row and label; see ServedAnswers.label"
             ) from error
         return self._post("/v1/labels", {"labels": given}, LabelCounts)
 
@@ -325,7 +325,7 @@ class Client:
         asked["after"] = self.model(model).bundle if after is None else after
         return self._post(f"/v1/models/{_segment(model)}/changes", asked, Changed)
 
-    def changes(self, model: str) -> tuple[Entry, ...]:
+    def changes(self, model: str) -> tuple[ChangeEntry, ...]:
         """What happened to a model's evidence, the first change first.
 
         Args:

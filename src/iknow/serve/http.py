@@ -45,14 +45,14 @@ from iknow.serve.schema import (
     AssessReply,
     AssessRequest,
     Changed,
+    ChangeEntry,
     ChangeRequest,
     Changes,
-    Entry,
     Failure,
     LabelCounts,
     LabelsRequest,
-    Model,
-    Models,
+    ModelInfo,
+    ModelList,
     Refusal,
     Reloads,
 )
@@ -282,7 +282,7 @@ async def learn(request: Request, service: Service, call: Call) -> Response:
 
 async def list_models(request: Request, service: Service, call: Call) -> Response:
     """List the models that are served."""
-    return respond(Models(tuple(model.about() for model in service.models)))
+    return respond(ModelList(tuple(model.about() for model in service.models)))
 
 
 async def tell_model(request: Request, service: Service, call: Call) -> Response:
@@ -300,7 +300,7 @@ async def change(request: Request, service: Service, call: Call) -> Response:
 async def list_changes(request: Request, service: Service, call: Call) -> Response:
     """Tell what happened to a model's evidence: who changed which samples, when and why."""
     log = service.find(**request.path_params).classifier.memory.log
-    return respond(Changes(tuple(Entry(**each.to_dict()) for each in log)))
+    return respond(Changes(tuple(ChangeEntry(**each.to_dict()) for each in log)))
 
 
 async def tell_status(request: Request, service: Service, call: Call) -> Response:
@@ -378,8 +378,8 @@ ENDPOINTS = (
         )
         for model in (NAME, VERSIONED)
     ),
-    Endpoint("GET", "/v1/models", list_models, "assess", reply=Models),
-    Endpoint("GET", f"/v1{NAME}", tell_model, "assess", reply=Model),
+    Endpoint("GET", "/v1/models", list_models, "assess", reply=ModelList),
+    Endpoint("GET", f"/v1{NAME}", tell_model, "assess", reply=ModelInfo),
     Endpoint("POST", "/v1/labels", learn, "labels", body=LabelsRequest, reply=LabelCounts,
              refuses=CHANGED),
     Endpoint("POST", f"/v1{NAME}/changes", change, "admin", body=ChangeRequest, reply=Changed,

@@ -40,7 +40,7 @@ OUTPUTS = ("belief", "assertion", "reason", "level", "scores")
 Parameters = dict[str, Any] | None
 
 
-class Tensor(Struct, frozen=True):
+class NamedTensor(Struct, frozen=True):
     """A tensor: its data, unless they follow the text, in the order of its shape."""
 
     name: str
@@ -60,7 +60,7 @@ class RequestedOutput(Struct, frozen=True):
 class InferRequest(Struct, frozen=True):
     """Tensors of rows, and which outputs are wanted."""
 
-    inputs: Annotated[list[Tensor], Meta(min_length=1)]
+    inputs: Annotated[list[NamedTensor], Meta(min_length=1)]
     outputs: list[RequestedOutput] | None = None
     id: str | None = None
     parameters: Parameters = None
@@ -109,7 +109,7 @@ def _as_length(value: Any, most: int) -> int:
     return int(digits)
 
 
-def _read_tensor(tensor: Tensor, content: bytes | None) -> NDArray[Any]:
+def _read_tensor(tensor: NamedTensor, content: bytes | None) -> NDArray[Any]:
     """The values of a tensor, of shape (n,). content: its bytes, if they follow the text."""
     name, size = shown(tensor.name, 60), prod(tensor.shape)
     dtype = DTYPES.get(tensor.datatype)
@@ -143,7 +143,7 @@ def _texts_of(data: list[Any], name: str) -> NDArray[Any]:
     return values
 
 
-def _numbers_of(tensor: Tensor, dtype: Any, name: str) -> NDArray[Any]:
+def _numbers_of(tensor: NamedTensor, dtype: Any, name: str) -> NDArray[Any]:
     values = as_numbers(tensor.data or [], name).ravel()
     with np.errstate(over="ignore", invalid="ignore"):
         cast: NDArray[Any] = values.astype(dtype)

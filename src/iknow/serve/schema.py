@@ -56,7 +56,7 @@ class AssessRequest(Struct, frozen=True, forbid_unknown_fields=True):
     inputs: dict[str, list[Any]] | UnsetType = UNSET
 
 
-class Answer(Struct, frozen=True, omit_defaults=True, gc=False):
+class RowAnswer(Struct, frozen=True, omit_defaults=True, gc=False):
     """What was said about one sample.
 
     Attributes:
@@ -92,7 +92,7 @@ class AssessReply(Struct, frozen=True):
     version: str
     bundle: str
     request: str
-    answers: tuple[Answer, ...]
+    answers: tuple[RowAnswer, ...]
 
 
 class TrueLabel(Struct, frozen=True, forbid_unknown_fields=True):
@@ -125,7 +125,7 @@ class LabelCounts(Struct, frozen=True):
     unknown: int = 0
 
 
-class Model(Struct, frozen=True):
+class ModelInfo(Struct, frozen=True):
     """A model that is served.
 
     Attributes:
@@ -157,10 +157,10 @@ class Model(Struct, frozen=True):
     changes: int
 
 
-class Models(Struct, frozen=True):
+class ModelList(Struct, frozen=True):
     """All models that are served, each in all its versions."""
 
-    models: tuple[Model, ...]
+    models: tuple[ModelInfo, ...]
 
 
 class Relabel(Struct, frozen=True, forbid_unknown_fields=True):
@@ -204,7 +204,7 @@ class ChangeRequest(Struct, frozen=True, forbid_unknown_fields=True):
         return [] if self.add is None else self.add.labels
 
 
-class Entry(Struct, frozen=True):
+class ChangeEntry(Struct, frozen=True):
     """One change of a model's evidence.
 
     Attributes:
@@ -227,7 +227,7 @@ class Entry(Struct, frozen=True):
 class Changes(Struct, frozen=True):
     """What happened to a model's evidence, the first change first."""
 
-    changes: tuple[Entry, ...]
+    changes: tuple[ChangeEntry, ...]
 
 
 class Changed(Struct, frozen=True):
@@ -237,7 +237,7 @@ class Changed(Struct, frozen=True):
     version: str
     bundle: str
     before: str
-    changes: tuple[Entry, ...]
+    changes: tuple[ChangeEntry, ...]
 
 
 class Reloaded(Struct, frozen=True):

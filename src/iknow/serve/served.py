@@ -18,7 +18,7 @@ from iknow.explain.picture import Renderer
 from iknow.models import PrecomputedModel
 from iknow.serve.answers import Portrayer
 from iknow.serve.batching import Batcher
-from iknow.serve.schema import Model, Refusal
+from iknow.serve.schema import ModelInfo, Refusal
 from iknow.serve.watcher import Watcher
 from iknow.storage.info import BundleInfo, describe_bundle
 
@@ -110,11 +110,11 @@ class ServedModel:
             for name, values in arrays.items()
         ]
 
-    def about(self) -> Model:
+    def about(self) -> ModelInfo:
         """What `GET /v1/models/NAME` tells."""
         classifier, shapes = self.classifier, [each["shape"] for each in self.inputs()]
         known = getattr(classifier, "feature_names_in_", None)
-        return Model(
+        return ModelInfo(
             name=self.name,
             version=self.version,
             bundle=self.sha256,

@@ -27,8 +27,8 @@ from iknow.serve.compute import Compute, InProcesses, InThread
 from iknow.serve.labels import learn_labels
 from iknow.serve.schema import (
     Changed,
+    ChangeEntry,
     ChangeRequest,
-    Entry,
     LabelCounts,
     Refusal,
     Reloaded,
@@ -179,7 +179,7 @@ class Service:
             if self.audit is not None:
                 await self.audit.tell_made(before, model, made)
             await self._follow(before, model)
-        entries = tuple(Entry(**each.to_dict()) for each in made)
+        entries = tuple(ChangeEntry(**each.to_dict()) for each in made)
         return Changed(model.name, model.version, model.sha256, before.sha256, entries)
 
     async def _commit(self, before: ServedModel, asked: ChangeRequest, call: Call) -> ServedModel:

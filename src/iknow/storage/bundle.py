@@ -58,11 +58,11 @@ from iknow.storage.changes import (
 from iknow.storage.files import locked, replacing
 from iknow.storage.manifest import (
     FORMAT,
+    ClassifierRecord,
     Exported,
     LayerRecord,
     LogEntry,
     Manifest,
-    Settings,
     read_classes,
     read_record,
     write_classes,
@@ -99,7 +99,7 @@ class Bundle:
     activations: Mapping[str, Floats32]
     metrics: Mapping[str, Metric]
     neighborhoods: Mapping[str, Rule]
-    settings: Settings
+    settings: ClassifierRecord
     selection: Selection | None = None
     probe: Mapping[str, Any] = field(default_factory=dict)
     check: Callable[[], None] | None = None

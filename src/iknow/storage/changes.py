@@ -22,7 +22,7 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -39,6 +39,7 @@ from iknow.errors import BundleError, InputError
 from iknow.models.probe import restore_probe
 from iknow.models.samples import extend_classes
 from iknow.npy import check_array, decode_array, encode_array
+from iknow.selection import Selection
 from iknow.storage.archive import LONGEST_NAME, read_zip, write_zip
 from iknow.storage.manifest import (
     LONGEST_WORDS,
@@ -129,6 +130,13 @@ class Change(Said):
         """Return what a log keeps of it: no activations."""
         ids = self.removed if self.what == REMOVE else self.rows
         return Logged(self.what, self.when, self.who, self.why, ids, self.classes)
+
+
+def stale(selection: Selection | None, changes: Sequence[Logged]) -> Selection | None:
+    """A selection after changes of the memory; the first one ever says since when it is stale."""
+    if selection is None or selection.stale or not changes:
+        return selection
+    return replace(selection, stale=changes[0].sentence())
 
 
 class ChangeRecord(Record):
@@ -400,10 +408,7 @@ class Folding:
             every = [points[kept], *(c.points[layer][p] for c, p in parts)]
             activations[layer] = np.concatenate(every)[order]
         record, probe = self._forget()
-        settings, selection = before.settings, before.selection
-        if selection is not None and self._changes:
-            stale = selection.stale or self._changes[0].logged().sentence()
-            selection = replace(selection, stale=stale)
+        settings, logged = before.settings, [change.logged() for change in self._changes]
         about = msgspec.structs.replace(settings.about, per_class=self.counts())
         return replace(
             before,
@@ -411,10 +416,10 @@ class Folding:
             labels=labels[order],
             rows=rows[order],
             activations=activations,
-            selection=selection,
+            selection=stale(before.selection, logged),
             settings=msgspec.structs.replace(settings, about=about, probe=record),
             probe=probe,
-            log=(*before.log, *(each.logged() for each in self._changes)),
+            log=(*before.log, *logged),
             changes=(),
             check=None,
         )

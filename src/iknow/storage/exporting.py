@@ -31,7 +31,7 @@ from iknow.models.inputs import take_rows
 from iknow.models.model import Model, Observation, observe_inputs
 from iknow.models.probe import Probe, find_tolerance, row_distances, tables_of
 from iknow.storage.bundle import MODEL, Bundle
-from iknow.storage.manifest import Distance, Exported, Source
+from iknow.storage.manifest import Distance, Exported, OnnxReading
 
 Distances = dict[str, float]
 """By the name of a table in errors."""
@@ -78,7 +78,7 @@ def export_model(classifier: Any, samples: Any = None) -> Portable:
     n = sum(_compare(classifier, other, given[word], word, allowed, farthest) for word in given)
     pairs = [Distance(allowed[name], farthest[name]) for name in farthest]
     by_layer = dict(zip(layers, pairs[1:], strict=True))
-    source = None if reading is None else Source(**reading)
+    source = None if reading is None else OnnxReading(**reading)
     return Portable(content, Exported(n, pairs[0], by_layer, source, ""))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import msgspec
@@ -22,7 +22,7 @@ from iknow.core.text import names
 from iknow.models.adapt import OPTIONS
 from iknow.selection import Selection
 from iknow.storage.bundle import Bundle, read_bundle
-from iknow.storage.changes import Folding, Logged
+from iknow.storage.changes import Folding, Logged, stale
 from iknow.storage.manifest import FORMAT
 
 IN_LAYERS = ("levels", "neighborhoods", "left_out")
@@ -189,8 +189,7 @@ def describe_bundle(path: str | os.PathLike[str]) -> BundleInfo:
         for change in bundle.changes:
             now.take(change)
         classes, per_class = now.classes, now.counts()
-        if selection is not None and not selection.stale:
-            selection = replace(selection, stale=bundle.changes[0].logged().sentence())
+        selection = stale(selection, log[len(bundle.log) :])
     columns, shapes, exported = settings.feature_names_in, about.inputs, None
     if bundle.exported is not None:
         exported = msgspec.to_builtins(bundle.exported)

@@ -135,7 +135,7 @@ class ProbeRecord(Record):
     tolerances: list[float]
 
 
-class Settings(Record):
+class ClassifierRecord(Record):
     """The parameters of the classifier, and what is known about its inputs and its model.
 
     layers, classes: whether they were given. metric: "one", or the layers that have their own.
@@ -172,7 +172,7 @@ class Distance(Record):
             raise InputError("distances must be numbers >= 0")
 
 
-class Source(Record):
+class OnnxReading(Record):
     """Of a model that was ONNX before: where its scores are, and how each layer is pooled."""
 
     scores: Any
@@ -185,7 +185,7 @@ class Exported(Record):
     samples: Positive
     scores: Distance
     layers: dict[str, Distance]
-    reading: Source | None
+    reading: OnnxReading | None
     sha256: str
 
 
@@ -209,7 +209,7 @@ class Manifest(Record):
     layers: Annotated[dict[str, LayerRecord], Meta(min_length=1)]
     probe: list[str]
     selection: dict[str, Any] | None
-    settings: Settings
+    settings: ClassifierRecord
     arrays: dict[str, str]
     model: Exported | None
     changes: list[LogEntry]

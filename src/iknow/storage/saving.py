@@ -46,9 +46,9 @@ from iknow.storage.exporting import check_exported_model, find_exported, load_ex
 from iknow.storage.info import name_model
 from iknow.storage.manifest import (
     About,
+    ClassifierRecord,
     ProbeRecord,
     Reading,
-    Settings,
     check_name,
     check_note,
     check_version,
@@ -208,7 +208,7 @@ def _shapes_of_inputs(classifier: Any) -> dict[str, list[int]] | None:
     return None if n_features is None else {SINGLE: [int(n_features)]}
 
 
-def _make_settings(classifier: Any, probe: ProbeRecord | str, about: About) -> Settings:
+def _make_settings(classifier: Any, probe: ProbeRecord | str, about: About) -> ClassifierRecord:
     rule, metric, quorum = classifier.rule, classifier.metric, classifier.quorum
     kinds: dict[Any, Any] = {Rule: "one", Selection: "selection", Mapping: "each"}
     if isinstance(metric, Mapping):
@@ -222,7 +222,7 @@ def _make_settings(classifier: Any, probe: ProbeRecord | str, about: About) -> S
     plain = {name: getattr(classifier, name) for name in PLAIN}
     if not isinstance(classifier.random_state, Integral):
         plain["random_state"] = None
-    return Settings(
+    return ClassifierRecord(
         **plain,
         rule=name_of(rule) if isinstance(rule, type) else None,
         fixed=next((kinds[kind] for kind in kinds if isinstance(rule, kind)), None),

@@ -7,12 +7,12 @@ columns, and writing Parquet or Arrow files, needs pyarrow, the extra `tables`.
 """
 
 from iknow.tables.reading import format_to_read, format_to_write, read_table, reading
-from iknow.tables.table import Roles, Table
+from iknow.tables.table import DataTable, Roles
 from iknow.tables.writing import write_table, writing
 
 __all__ = [
+    "DataTable",
     "Roles",
-    "Table",
     "format_to_read",
     "format_to_write",
     "read_table",

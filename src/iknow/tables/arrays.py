@@ -24,8 +24,8 @@ from iknow.core.text import names as quoted
 from iknow.errors import InputError
 from iknow.tables.table import (
     PART,
+    DataTable,
     Roles,
-    Table,
     as_features,
     as_labels,
     check_fits,
@@ -38,13 +38,13 @@ LAYER_PREFIX = "layer:"
 HEAD_BYTES = 12 + 10_000  # numpy refuses longer heads of arrays, but only after reading them
 
 
-def read_npy(file: IO[bytes], path: Path, roles: Roles, *, whole: bool) -> Iterator[Table]:
+def read_npy(file: IO[bytes], path: Path, roles: Roles, *, whole: bool) -> Iterator[DataTable]:
     """Features of shape (n, ...) from a file with one array, some rows at a time unless whole."""
     if roles != Roles():
         named = next(name for name in (roles.label, roles.id, "columns") if name is not None)
         raise InputError(f"{path} holds one array, without {named!r}: give a file of labels")
     with decoding(path):
-        head = Head.read(file, "the array")
+        head = NpyHeader.read(file, "the array")
         at_once = whole or head.by_column or not head.shape
         step = head.n_rows if at_once else rows_at_once(head.row_values, 2 * PART)
         head.check(min(step, head.n_rows), path, _size_of(file))
@@ -52,19 +52,19 @@ def read_npy(file: IO[bytes], path: Path, roles: Roles, *, whole: bool) -> Itera
     for start in range(0, max(1, head.n_rows), max(1, step)):
         with decoding(path):
             values = head.take(file, min(step, head.n_rows - start))
-        yield Table(as_features(values, str(path)))
+        yield DataTable(as_features(values, str(path)))
 
 
 def read_npy_labels(file: IO[bytes], path: Path) -> Labels:
     """Labels of shape (n,) from a file with one array."""
     with decoding(path):
-        head = Head.read(file, "the array")
+        head = NpyHeader.read(file, "the array")
         head.check(head.n_rows, path, _size_of(file))
         file.seek(head.start)
         return as_labels(head.take(file, head.n_rows), str(path))
 
 
-def read_npz(file: IO[bytes], path: Path, roles: Roles, *, labelled: bool) -> Table:
+def read_npz(file: IO[bytes], path: Path, roles: Roles, *, labelled: bool) -> DataTable:
     """Features `X`, or precomputed `scores` and one array `layer:NAME` for each layer."""
     # np.load would take any other file for a pickle, and say how to load it unsafely.
     if not zipfile.is_zipfile(file):
@@ -105,7 +105,7 @@ def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) 
     """One array of an .npz; its damage or its objects come to light only here."""
     with decoding(path):
         with archive.open(member) as file:
-            head = Head.read(file, f"array {member.filename.removesuffix('.npy')!r}")
+            head = NpyHeader.read(file, f"array {member.filename.removesuffix('.npy')!r}")
         head.check(head.n_rows, path, member.file_size)
         with archive.open(member) as file:
             file.read(head.start)
@@ -116,7 +116,7 @@ def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) 
 
 def _as_inputs(
     arrays: Mapping[str, NDArray[Any]], named: NDArray[Any] | None, path: Path, roles: Roles
-) -> Table:
+) -> DataTable:
     samples, names = arrays["X"], None
     if named is not None:
         if samples.ndim != 2 or named.shape != samples.shape[1:]:
@@ -127,16 +127,16 @@ def _as_inputs(
         names = tuple(named.astype(np.str_).tolist())
     features = as_features(samples, f"X in {path}")
     if not (roles.drop or roles.features or roles.text):
-        return Table(features, feature_names=names)
+        return DataTable(features, feature_names=names)
     if names is None:
         raise InputError(f"X in {path} has no names to choose columns by: add feature_names")
     chosen = replace(roles, label=None, id=None).find_features(names, str(path))
-    return Table(features[:, [names.index(name) for name in chosen]], feature_names=chosen)
+    return DataTable(features[:, [names.index(name) for name in chosen]], feature_names=chosen)
 
 
 def _as_outputs(
     arrays: Mapping[str, NDArray[Any]], named: NDArray[Any] | None, path: Path, roles: Roles
-) -> Table:
+) -> DataTable:
     shape = arrays["scores"].shape
     if len(shape) != 2:
         raise InputError(f"scores in {path} must have shape (n_samples, n_classes); got {shape}")
@@ -151,7 +151,7 @@ def _as_outputs(
         if name.startswith(LAYER_PREFIX)
     }
     scores = as_features(arrays["scores"], f"scores in {path}")
-    return Table(features=None, scores=scores, activations=layers, classes=classes)
+    return DataTable(features=None, scores=scores, activations=layers, classes=classes)
 
 
 def _as_ids(values: NDArray[Any]) -> NDArray[Any]:
@@ -163,7 +163,7 @@ def _as_ids(values: NDArray[Any]) -> NDArray[Any]:
     return values
 
 
-class Head(NamedTuple):
+class NpyHeader(NamedTuple):
     """What an .npy file says about its array. start: where its values begin."""
 
     what: str
@@ -173,7 +173,7 @@ class Head(NamedTuple):
     start: int
 
     @classmethod
-    def read(cls, file: IO[bytes], what: str) -> Head:
+    def read(cls, file: IO[bytes], what: str) -> NpyHeader:
         """The head of an .npy file, if its array holds plain values."""
         head = io.BytesIO(file.read(HEAD_BYTES))
         old = npy.read_magic(head) == (1, 0)

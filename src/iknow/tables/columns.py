@@ -32,8 +32,8 @@ from iknow.core.text import name as shorten
 from iknow.core.text import names as quoted
 from iknow.errors import InputError
 from iknow.tables.table import (
+    DataTable,
     Roles,
-    Table,
     as_labels,
     as_text,
     decoding,
@@ -269,7 +269,7 @@ OPENERS = {"csv": open_csv, "jsonl": open_jsonl, "parquet": open_parquet, "arrow
 
 def read_parts(
     batches: Batches, source: Path, roles: Roles, *, labelled: bool, mixed: bool
-) -> Iterator[Table]:
+) -> Iterator[DataTable]:
     """The parts of a file as tables; labels of untyped cells stay text, as others may follow.
 
     labelled: whether the label is read, or only kept from being a feature. mixed: whether text may
@@ -301,7 +301,7 @@ def read_parts(
         if roles.id is not None:
             place = f"the id, column {roles.id!r} of {source}, must hold text, numbers or dates"
             ids = _plain(batch[roles.id], PLAIN, place)
-        yield Table(made, labels=labels, feature_names=features, ids=ids, id_name=roles.id)
+        yield DataTable(made, labels=labels, feature_names=features, ids=ids, id_name=roles.id)
         row += batch.num_rows
     if text is None:
         heading = "a header" if batches.untyped else "columns"

@@ -16,8 +16,8 @@ from iknow.errors import InputError, MissingExtraError
 from iknow.storage.files import is_stream
 from iknow.tables.arrays import read_npy, read_npy_labels, read_npz
 from iknow.tables.table import (
+    DataTable,
     Roles,
-    Table,
     check_fits,
     check_rows,
     existing,
@@ -45,7 +45,7 @@ def read_table(
     roles: Roles | None = None,
     form: str | None = None,
     mixed: bool = False,
-) -> Table:
+) -> DataTable:
     """Read samples, and their labels if present, from one file as a whole.
 
     label: the column (or array of an .npz, by default `y`) of the labels, which is never a feature.
@@ -72,7 +72,7 @@ def reading(
     form: str | None = None,
     mixed: bool = False,
     whole: bool = False,
-) -> Iterator[Iterator[Table]]:
+) -> Iterator[Iterator[DataTable]]:
     """The samples of a file, part by part; see `read_table`.
 
     Labels of .csv cells stay text, as those in a later part may be no numbers: see `settle_labels`.
@@ -120,8 +120,8 @@ def _read_labels(path: Path) -> Labels:
 
 
 def _with_labels(
-    parts: Iterator[Table], labels: Labels, path: Path, labels_path: Any
-) -> Iterator[Table]:
+    parts: Iterator[DataTable], labels: Labels, path: Path, labels_path: Any
+) -> Iterator[DataTable]:
     """The same samples with labels from a file of their own."""
     n_samples = 0
     for part in parts:

@@ -32,7 +32,7 @@ _INTEGER = re.compile(r"\s*[+-]?(0|[1-9][0-9]*)\s*")
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class DataTable:
     """Samples read from a file: features, or what a model has already made of them.
 
     features: of shape (n_samples, n_features) or (n_samples, ...), or a data frame if some of its
@@ -60,7 +60,7 @@ class Table:
         return 0 if samples is None else len(samples)
 
 
-def join_tables(parts: Sequence[Table]) -> Table:
+def join_tables(parts: Sequence[DataTable]) -> DataTable:
     """Successive parts of a table as one."""
     if len(parts) == 1:
         return parts[0]

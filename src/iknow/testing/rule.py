@@ -25,8 +25,8 @@ from iknow.core.evidence import NO_EXEMPLAR, Evidence
 from iknow.core.quorum import ONE, Quorum, Weighed, find_contrast, weigh
 from iknow.core.robustness import find_clearance
 from iknow.core.rule import (
+    ParameterSettings,
     Rule,
-    Settings,
     axes_of,
     make_rule,
     parameters_of,
@@ -340,7 +340,7 @@ class RuleContract:
 
     def _count_turns(self, evidence: Weighed, rule: Rule, belief: int) -> int:
         slack = find_slack(evidence, rule, [], belief)
-        settings: Settings | None = promise_of(rule, "settings")(evidence)
+        settings: ParameterSettings | None = promise_of(rule, "settings")(evidence)
         if slack is None or settings is None:
             return 0
 

@@ -24,7 +24,7 @@ from iknow.search.kernels.torch import (
 )
 from iknow.testing import assert_same_evidence, brute_force
 from iknow.testing.index import Problem
-from tests.search.contract import RowIndexContract
+from tests.search.contract import RowIndexContract, random_problem
 
 CPU = torch.device("cpu")
 PRECISIONS = list(SMALLEST_FACTOR)
@@ -46,13 +46,6 @@ class TestTorchIndexInParts(RowIndexContract):
     def make_index(self, activations, labels, n_classes, rows=None):
         memory = 2048 + 100 * len(activations)
         return TorchIndex(activations, labels, n_classes, rows=rows, memory=memory)
-
-
-def random_problem(n_rows=2000, n_features=10, n_classes=5, n_queries=50, seed=0):
-    rng = np.random.default_rng(seed)
-    points = rng.standard_normal((n_rows, n_features)).astype(np.float32)
-    queries = rng.standard_normal((n_queries, n_features)).astype(np.float32)
-    return points, rng.integers(n_classes, size=n_rows), queries
 
 
 @pytest.mark.parametrize("n", [*range(1, 20), 64, 71, 127, 128, 129, 136, 200, 257, 784, 9001])

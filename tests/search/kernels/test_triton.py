@@ -2,6 +2,7 @@
 
 import os
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from iknow.search.engine import NO_ROW
 from iknow.search.kernels.torch import TorchBlocks, TorchIndex
 from iknow.testing import assert_same_evidence, brute_force
 from iknow.testing.index import KINDS, Problem, assert_same_decision
-from tests.search.contract import RowIndexContract
+from tests.search import contract
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
@@ -43,27 +44,27 @@ def make_blocks(monkeypatch):
     )
 
 
-def random_problem(n_rows=300, n_features=10, n_classes=3, n_queries=21, seed=0):
-    rng = np.random.default_rng(seed)
-    points = rng.standard_normal((n_rows, n_features)).astype(np.float32)
-    queries = rng.standard_normal((n_queries, n_features)).astype(np.float32)
-    return points, rng.integers(n_classes, size=n_rows), queries
+random_problem = partial(contract.random_problem, n_rows=300, n_classes=3, n_queries=21)
 
 
 def on_device(array):
     return torch.from_numpy(array).to(DEVICE)
 
 
-class TestFusedTorchIndex(RowIndexContract):
+class TestFusedTorchIndex(contract.RowIndexContract):
     seeds_per_kind = 1
 
     def make_index(self, activations, labels, n_classes, rows=None):
         return TritonIndex(activations, labels, n_classes, rows=rows, device=DEVICE)
 
     def test_a_larger_problem_of_many_blocks_and_tasks(self):
-        points, labels, queries = random_problem(700, 16, 7, 60)
+        points, labels, queries = contract.random_problem(700, 16, 7, 60)
         evidence = self.make_index(points, labels, 7).gather(queries, 12)
         assert_same_evidence(evidence, brute_force(points, labels, 7, queries, 12))
+
+    @pytest.mark.skipif(DEVICE.type == "cpu", reason="the interpreter serves one thread at a time")
+    def test_concurrent_searches_of_a_fresh_index_all_get_the_same_answer(self):
+        super().test_concurrent_searches_of_a_fresh_index_all_get_the_same_answer()
 
 
 @pytest.mark.parametrize(
@@ -87,7 +88,7 @@ def test_block_minima_are_lower_bounds_and_tight(make_blocks, size, n_features):
 
 
 def test_steps_of_the_search_agree_with_plain_torch(make_blocks):
-    points, labels, queries = random_problem(700)
+    points, labels, queries = random_problem(n_rows=700)
     blocks = make_blocks(points, labels, 8)
     minima, to_limits = blocks.bound(on_device(queries))
     starts = blocks.by_class.starts
@@ -128,7 +129,7 @@ def test_leaves_in_a_loop_add_up_as_the_recursion_does(n):
 
 @pytest.mark.parametrize("n_features", [1, 7, 8, 21, 128, 131, 300])
 def test_measured_distances_have_the_bits_of_numpys(make_blocks, n_features):
-    points, labels, queries = random_problem(60, n_features)
+    points, labels, queries = random_problem(n_rows=60, n_features=n_features)
     blocks = make_blocks(points, labels, 4)
     block = torch.arange(blocks.n_blocks, device=DEVICE).repeat(2)
     query = torch.arange(len(block), device=DEVICE) % len(queries)
@@ -164,7 +165,7 @@ def test_of_equally_near_rows_the_lowest_number_is_named():
 
 
 def test_a_class_of_one_row_wastes_no_blocks():
-    points, _, queries = random_problem(100)
+    points, _, queries = random_problem(n_rows=100)
     index = TritonIndex(points, np.arange(100), 100, device=DEVICE)
     evidence = index.gather(queries, 3)
     assert index._whole.size == 1

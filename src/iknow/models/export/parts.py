@@ -36,7 +36,7 @@ from iknow.core.text import shown
 from iknow.errors import ExportError
 from iknow.models.adapt import has_base
 from iknow.models.export.graph import TEXT, Builder, Tensor
-from iknow.models.export.sklearn import Answer, Part, Value, classify, convert_step, follow
+from iknow.models.export.sklearn import Outputs, Part, Value, classify, convert_step, follow
 from iknow.models.export.trees import Leaves, find_sklearn_leaves
 from iknow.models.inputs import is_missing, is_sparse
 
@@ -45,7 +45,7 @@ def run_pipeline(part: Part) -> Value:
     return follow(part, [step for _, step in part.estimator.steps]).value
 
 
-def end_pipeline(part: Part) -> Answer:
+def end_pipeline(part: Part) -> Outputs:
     """The answer of a pipeline that ends in a classifier, inside another model."""
     *steps, (_, final) = part.estimator.steps
     return classify(follow(part, [step for _, step in steps]).of(final))
@@ -199,7 +199,7 @@ def scale(part: Part) -> Tensor:
     return b.cast(x, "float64")
 
 
-def read_linear(part: Part) -> Answer:
+def read_linear(part: Part) -> Outputs:
     """A linear classifier; only SGD's has a loss, and probabilities for two of them."""
     b, model, chances = part.b, part.estimator, None
     decision = b.linear(part.numbers, np.atleast_2d(model.coef_).T, model.intercept_)
@@ -213,10 +213,10 @@ def read_linear(part: Part) -> Answer:
         else:
             chances = b.chances(decision, apart=apart)
         chances = b.normalized(chances) if apart and decision.width != 1 else chances
-    return Answer(chances, decision, b.answer(decision))
+    return Outputs(chances, decision, b.answer(decision))
 
 
-def read_network(part: Part) -> Answer:
+def read_network(part: Part) -> Outputs:
     """A network; its layers are "hidden1", "hidden2", ... and "logits"."""
     b, network, values, layers = part.b, part.estimator, part.numbers, {}
     *hidden, last = zip(network.coefs_, network.intercepts_, strict=True)
@@ -226,7 +226,7 @@ def read_network(part: Part) -> Answer:
     layers["logits"] = b.linear(values, *last)
     chances = _apply(b, network.out_activation_, layers["logits"])
     belief = b.answer(chances, 0.5)  # scikit-learn compares the probability, not the logit
-    return Answer(b.both_columns(chances) if chances.width == 1 else chances, None, belief, layers)
+    return Outputs(b.both_columns(chances) if chances.width == 1 else chances, None, belief, layers)
 
 
 def _apply(b: Builder, activation: str, values: Tensor) -> Tensor:
@@ -234,13 +234,13 @@ def _apply(b: Builder, activation: str, values: Tensor) -> Tensor:
     return b.sigmoid(values) if activation == "logistic" else b.op(activation.title(), values)
 
 
-def read_bagging(part: Part) -> Answer:
+def read_bagging(part: Part) -> Outputs:
     """The mean of all members' probabilities, or of their votes."""
     b, bag, said, decisions = part.b, part.estimator, [], []
     members, columns, n = bag.estimators_, bag.estimators_features_, bag.n_classes_
     if leaves := _find_leaves(part, columns):
         shares = [each.tree_.value[:, 0] @ _places(part, each) for each in members]
-        return Answer(b.mean([leaves.add_up(shares)], len(members)), layers=leaves.layers)
+        return Outputs(b.mean([leaves.add_up(shares)], len(members)), layers=leaves.layers)
     sample = part.sample if is_sparse(part.sample) else np.asarray(part.sample)
     for member, seen in zip(members, columns, strict=True):
         answer = classify(Part(b, member, b.columns(part.numbers, seen), sample[:, seen]))
@@ -250,10 +250,10 @@ def read_bagging(part: Part) -> Answer:
         else:
             said.append(b.op("MatMul", answer.chances, _places(part, member), width=n))
     decision = b.mean(decisions, len(members)) if len(decisions) == len(members) else None
-    return Answer(b.mean(said, len(members)), decision)
+    return Outputs(b.mean(said, len(members)), decision)
 
 
-def read_boosting(part: Part) -> Answer:
+def read_boosting(part: Part) -> Outputs:
     """AdaBoost: each member votes for its answer, by its weight, and against all others."""
     b, boosted, layers = part.b, part.estimator, {}
     members, n = boosted.estimators_, boosted.n_classes_
@@ -271,22 +271,22 @@ def read_boosting(part: Part) -> Answer:
         decision = b.op("Sub", b.columns(decision, [1]), b.columns(decision, [0]))
     both = b.both_signs(decision) if n == 2 else decision
     chances = b.chances(b.op("Div", both, 2.0 if n == 2 else float(n - 1)))
-    return Answer(chances, decision, b.answer(decision), layers)
+    return Outputs(chances, decision, b.answer(decision), layers)
 
 
-def read_voting(part: Part) -> Answer:
+def read_voting(part: Part) -> Outputs:
     """The mean of the probabilities, or the class with the most votes, the first of equals."""
     b, voting, members = part.b, part.estimator, part.estimator.estimators_
     weights = voting._weights_not_none or [1.0] * len(members)
     pairs = [*zip(members, [classify(part.of(each)) for each in members], weights, strict=True)]
     if voting.voting == "soft":
         said = [b.op("Mul", _given(a.chances, each), float(w)) for each, a, w in pairs]
-        return Answer(b.mean(said, np.sum(weights)))
+        return Outputs(b.mean(said, np.sum(weights)))
     votes = [b.look_up(_places(part, each) * w, _belief(b, answer)) for each, answer, w in pairs]
-    return Answer(belief=b.answer(b.mean(votes, 1)))
+    return Outputs(belief=b.answer(b.mean(votes, 1)))
 
 
-def read_stacking(part: Part) -> Answer:
+def read_stacking(part: Part) -> Outputs:
     """A classifier of what other classifiers say."""
     b, stacked, said = part.b, part.estimator, []
     members = [each for each in stacked.estimators_ if not isinstance(each, str)]
@@ -330,7 +330,7 @@ def _places(part: Part, member: Any) -> Floats:
     return places
 
 
-def _belief(b: Builder, answer: Answer) -> Tensor:
+def _belief(b: Builder, answer: Outputs) -> Tensor:
     """The position of a classifier's answer, of shape (n,)."""
     return b.answer(_given(answer.chances)) if answer.belief is None else answer.belief
 
@@ -342,10 +342,10 @@ def _given(said: Tensor | None, member: Any = None) -> Tensor:
     return said
 
 
-def read_calibrated(part: Part) -> Answer:
+def read_calibrated(part: Part) -> Outputs:
     """The mean over all calibrated classifiers."""
     members = part.estimator.calibrated_classifiers_
-    return Answer(part.b.mean([_read_curves(part, each) for each in members], len(members)))
+    return Outputs(part.b.mean([_read_curves(part, each) for each in members], len(members)))
 
 
 def _read_curves(part: Part, member: Any) -> Tensor:

@@ -5,7 +5,7 @@ is read where the adapter reads it. The scores are the probabilities, else the d
 else the answer itself as 0 and 1.
 
 A model is a tree of parts: a pipeline holds steps, a voting classifier holds classifiers. A
-transformer becomes a tensor, a classifier an `Answer`. The parts in the tables below are written
+transformer becomes a tensor, a classifier its `Outputs`. The parts in the tables below are written
 here, in double precision and with scikit-learn's own rules for ties. skl2onnx converts all others.
 Some of its converters fail in double precision, or are wrong. So a graph in the precision of the
 examples is tried first, then one in the other, and a graph is taken only if it says the same about
@@ -95,7 +95,7 @@ Value = Tensor | list[Tensor]
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
+class Outputs:
     """What a classifier says; without a belief, it is the highest score, the first of equals."""
 
     chances: Tensor | None = None  # probabilities of shape (n, n_classes)
@@ -159,9 +159,9 @@ class Part:
         return self.b.cast(tensor, "float64")
 
 
-def classify(part: Part) -> Answer:
+def classify(part: Part) -> Outputs:
     """What a classifier says about its input."""
-    found: Answer = _lower(part, CLASSIFIERS, "convert_classifier")
+    found: Outputs = _lower(part, CLASSIFIERS, "convert_classifier")
     return found
 
 
@@ -339,7 +339,7 @@ def convert_step(part: Part) -> Tensor:
     return _convert(part, {}, [made.reshape(len(made), -1)])[0]
 
 
-def convert_classifier(part: Part) -> Answer:
+def convert_classifier(part: Part) -> Outputs:
     model = part.estimator
     found: dict[str, Tensor] = {}
     if getattr(model, "break_ties", False):
@@ -360,7 +360,7 @@ def convert_classifier(part: Part) -> Answer:
             label, found[method] = label or made[0], made[1]
     label = label or _convert(part, {"zipmap": False}, [labels])[0]
     belief = part.b.codes(part.b.column(label), model.classes_)
-    return Answer(found.get("predict_proba"), found.get("decision_function"), belief)
+    return Outputs(found.get("predict_proba"), found.get("decision_function"), belief)
 
 
 def _convert(part: Part, options: dict[str, Any], expected: list[NDArray[Any]]) -> list[Tensor]:

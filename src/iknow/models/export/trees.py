@@ -41,7 +41,7 @@ from iknow.core.arrays import Floats, Floats32
 from iknow.errors import ExportError
 from iknow.metrics.metric import LEAVES
 from iknow.models.export.graph import TEXT, TREES, Builder, Tensor
-from iknow.models.export.sklearn import Answer, Part, transform
+from iknow.models.export.sklearn import Outputs, Part, transform
 from iknow.models.inputs import is_sparse
 from iknow.models.sklearn import MOST_LEAVES, OBJECTIVES, Booster
 
@@ -166,15 +166,15 @@ def find_sklearn_leaves(part: Part, members: Sequence[Any], columns: Any = None)
     return find_leaves(part.b, trees, x)
 
 
-def read_forest(part: Part) -> Answer:
+def read_forest(part: Part) -> Outputs:
     """A tree, or the mean of a forest's."""
     members = getattr(part.estimator, "estimators_", [part.estimator])
     leaves = find_sklearn_leaves(part, members)
     total = leaves.add_up([member.tree_.value[:, 0] for member in members])
-    return Answer(part.b.mean([total], len(members)), layers=leaves.layers)
+    return Outputs(part.b.mean([total], len(members)), layers=leaves.layers)
 
 
-def read_gradient_boosting(part: Part) -> Answer:
+def read_gradient_boosting(part: Part) -> Outputs:
     """A GradientBoostingClassifier, whose trees add up to raw predictions.
 
     Of two classes there is one column, whose sign is the answer; 0 is the second class, but the
@@ -194,10 +194,10 @@ def read_gradient_boosting(part: Part) -> Answer:
     raw = b.op("Add", leaves.add_up(held, [*range(n_columns)] * n_rounds), start)
     chances = b.chances(b.op("Mul", raw, 2.0) if boosted.loss == "exponential" else raw)
     belief = b.answer(raw, np.nextafter(0.0, -1.0))  # above the largest number below 0
-    return Answer(chances, raw, belief, leaves.layers)
+    return Outputs(chances, raw, belief, leaves.layers)
 
 
-def read_histograms(part: Part) -> Answer:
+def read_histograms(part: Part) -> Outputs:
     """A HistGradientBoostingClassifier, whose trees compare in double precision.
 
     Categories come first, as their positions among those that were seen; a split sends a set of
@@ -215,7 +215,7 @@ def read_histograms(part: Part) -> Answer:
     owners = [k for each in boosted._predictors for k in range(len(each))]
     total = leaves.add_up([member.nodes["value"] for member in members], owners)
     raw = b.op("Add", total, np.asarray(boosted._baseline_prediction, np.float64).reshape(1, -1))
-    return Answer(b.chances(raw), raw, b.answer(raw))
+    return Outputs(b.chances(raw), raw, b.answer(raw))
 
 
 def _as_tree(predictor: Any) -> Tree:
@@ -268,7 +268,7 @@ def _cut_categories(b: Builder, x: Tensor, trees: Sequence[Tree], *, to_zero: bo
     return b.where(is_category, whole, x)
 
 
-def read_xgboost(part: Part) -> Answer:
+def read_xgboost(part: Part) -> Outputs:
     """An XGBClassifier, or xgboost's own Booster; what it takes for missing becomes NaN."""
     b, model = part.b, part.estimator
     booster = model.model if isinstance(model, Booster) else model.get_booster()
@@ -301,7 +301,7 @@ def read_xgboost(part: Part) -> Answer:
     said = json.loads(learner["learner_model_param"]["base_score"])
     base = np.atleast_2d(np.array(said, np.float32)).astype(np.float64)
     start = np.log(base / (1 - base)) if objective.startswith("binary:") else base
-    return Answer(b.chances(b.op("Add", total, start)), layers=leaves.layers)
+    return Outputs(b.chances(b.op("Add", total, start)), layers=leaves.layers)
 
 
 def _as_xgboost_tree(tree: Mapping[str, Any]) -> Tree:
@@ -332,7 +332,7 @@ def _xgboost_labels(model: Mapping[str, Any]) -> list[list[str] | None]:
     return found
 
 
-def read_lightgbm(part: Part) -> Answer:
+def read_lightgbm(part: Part) -> Outputs:
     """An LGBMClassifier, or lightgbm's own Booster."""
     b, model = part.b, part.estimator
     dump = (model.model if isinstance(model, Booster) else model.booster_).dump_model()
@@ -358,7 +358,7 @@ def read_lightgbm(part: Part) -> Answer:
     slopes = [float(each.partition(":")[2]) for each in settings if each.startswith("sigmoid:")]
     margin = b.op("Mul", mean, slopes[0]) if slopes else mean
     chances = b.chances(margin, apart=objective == "multiclassova")
-    return Answer(chances, total, layers=leaves.layers)
+    return Outputs(chances, total, layers=leaves.layers)
 
 
 def _walk(root: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -405,7 +405,7 @@ def _views(b: Builder, x: Tensor, trees: Sequence[Tree]) -> Tensor:
     return b.concat([_cut_categories(b, x, trees, to_zero=True), zero_for_gap, gap_for_zero])
 
 
-def read_catboost(part: Part) -> Answer:
+def read_catboost(part: Part) -> Outputs:
     """A CatBoostClassifier, or catboost's own CatBoost."""
     b = part.b
     model = part.estimator.model if isinstance(part.estimator, Booster) else part.estimator
@@ -428,7 +428,7 @@ def read_catboost(part: Part) -> Answer:
     scale, bias = model.get_scale_and_bias()
     total = b.op("Mul", leaves.add_up(values), float(scale))
     margin = b.op("Add", total, np.atleast_2d(np.asarray(bias, np.float64)))
-    return Answer(b.chances(margin, apart=loss == "MultiClassOneVsAll"), layers=leaves.layers)
+    return Outputs(b.chances(margin, apart=loss == "MultiClassOneVsAll"), layers=leaves.layers)
 
 
 def _find_catboost_trees(model: Any) -> list[Tree]:

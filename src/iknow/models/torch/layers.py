@@ -139,7 +139,7 @@ def samples_first(part: nn.Module, values: Any, n_samples: int) -> tuple[Any, An
     return padded, (torch.arange(padded.shape[1]) < lengths[:, None]).numpy()
 
 
-class Watch(dict[str, nn.Module]):
+class WatchedParts(dict[str, nn.Module]):
     """The parts that some layers are read from, by layer; settled until a module has other parts.
 
     parts: all of them, the module itself first. A pass tells what parts in `watched` return, among
@@ -273,7 +273,7 @@ def _rank_alike(values: Tensor, scores: Tensor) -> bool:
 
 @contextmanager
 def forward_pass(
-    module: nn.Module, watch: Watch | Trial, act: Callable[[str, Any], None]
+    module: nn.Module, watch: WatchedParts | Trial, act: Callable[[str, Any], None]
 ) -> Iterator[None]:
     """Exclusive use of a module in eval mode; `act(name, output)` after a watched part runs, and
     `act(name, (args, kwargs))` before an entered one does.

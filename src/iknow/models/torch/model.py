@@ -56,7 +56,7 @@ from iknow.models.network import (
 )
 from iknow.models.torch.layers import (
     Trial,
-    Watch,
+    WatchedParts,
     copy_at_rest,
     describe,
     features_last,
@@ -160,7 +160,7 @@ class TorchModel(Network):
         parts, watch = dict(self.module.named_modules()), self._settled.get(tuple(layers))
         if watch is None or watch.parts != parts:
             super()._locate(layers)
-            watch = self._settled[tuple(layers)] = Watch(parts, layers, self.pooling)
+            watch = self._settled[tuple(layers)] = WatchedParts(parts, layers, self.pooling)
         return watch
 
     def _take(self, batch: Any) -> tuple[Fields, Bools | None]:
@@ -187,7 +187,7 @@ class TorchModel(Network):
 
     _as_array = staticmethod(to_array)
 
-    def _run(self, tensors: Fields, layers: Sequence[str], watch: Watch) -> Pass:
+    def _run(self, tensors: Fields, layers: Sequence[str], watch: WatchedParts) -> Pass:
         act, found = watch.reader(len(tensors))
         scores, reads = self._forward(tensors, watch, act), dict[str, Read]()
         if self.scores is not None or not isinstance(scores, Tensor):
@@ -208,7 +208,7 @@ class TorchModel(Network):
         return arguments(tensors, self.module)
 
     def _forward(
-        self, tensors: Fields, watch: Watch | Trial, act: Callable[[str, Any], None]
+        self, tensors: Fields, watch: WatchedParts | Trial, act: Callable[[str, Any], None]
     ) -> Any:
         """All that the module returns."""
         placed, named = self._arguments(tensors)

@@ -26,7 +26,7 @@ from iknow.models.export import BELIEF, LAYER, SCORES
 from iknow.models.inputs import Fields
 from iknow.models.network import MASK, find_mask, find_output, pool_places, split
 from iknow.models.onnx.file import serialize
-from iknow.models.torch.layers import Watch, copy_at_rest, forward_pass
+from iknow.models.torch.layers import WatchedParts, copy_at_rest, forward_pass
 from iknow.models.torch.model import TorchModel, arguments, raw_input
 
 SINGLE = "X"
@@ -86,7 +86,7 @@ class Readout(nn.Module):
         cast = [t.to(self._precision) if t.is_floating_point() else t for t in tensors]
         fields = Fields(dict(zip(self._names, cast, strict=True)))
         pooling, n = self._model.pooling, tensors[0].shape[0]
-        watch = Watch(dict(self.module.named_modules()), tuple(self._features_last), pooling)
+        watch = WatchedParts(dict(self.module.named_modules()), tuple(self._features_last), pooling)
         # Copies, as something may overwrite the tensors later.
         act, read = watch.reader(n, lambda seen, _: seen.clone())
         raw = raw_input(fields)

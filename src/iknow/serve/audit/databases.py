@@ -45,8 +45,8 @@ from iknow.serve.audit.tables import (
     RECORDS,
     STATE,
     TABLES,
+    JournalState,
     Row,
-    State,
     Tables,
     first_state,
 )
@@ -236,7 +236,7 @@ class SqliteJournal(Journal):
             if free > pages / 4:
                 writer.execute(f"PRAGMA incremental_vacuum({SPARE_PAGES})").fetchall()
 
-    def _used(self, tables: Tables, state: State) -> float:
+    def _used(self, tables: Tables, state: JournalState) -> float:
         pages = ask(self._writer, "page_count") - ask(self._writer, "freelist_count")
         return float(pages * ask(self._writer, "page_size"))
 
@@ -418,7 +418,7 @@ class PostgresJournal(Journal):
         self._drop_writer()
         return True
 
-    def _used(self, tables: Tables, state: State) -> float:
+    def _used(self, tables: Tables, state: JournalState) -> float:
         return float(state.size)  # tables keep the room of deleted rows until it is used again
 
     def _connect(self, label: str) -> Any:

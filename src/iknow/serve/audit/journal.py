@@ -50,9 +50,9 @@ from iknow.serve.audit.tables import (
     OVERHEAD,
     RECORDS,
     VERSION,
+    JournalState,
     Page,
     Row,
-    State,
     Survey,
     Tables,
     extend,
@@ -163,7 +163,7 @@ class Journal(ABC):
         """An error of the database in words, and what to do."""
 
     @abstractmethod
-    def _used(self, tables: Tables, state: State) -> float:
+    def _used(self, tables: Tables, state: JournalState) -> float:
         """Bytes that the records take on disk."""
 
     def _change(self, work: Callable[[Tables], Result]) -> Result:
@@ -228,7 +228,7 @@ class Journal(ABC):
         self._check_open(to_write=True)
         if not entries:
             return
-        wanted: list[State] = []
+        wanted: list[JournalState] = []
 
         def work(tables: Tables) -> None:
             if wanted and tables.hash_at(wanted[0].head_seq) == wanted[0].head_hash:
@@ -334,7 +334,7 @@ class Journal(ABC):
         tables.save(after._replace(cut_seq=last, cut_hash=cut, size=left))
         return count == PRUNE_STEP
 
-    def _count_old(self, tables: Tables, state: State) -> tuple[int, int, int]:
+    def _count_old(self, tables: Tables, state: JournalState) -> tuple[int, int, int]:
         """How many of the oldest records to remove, the last of them, and the bytes they take."""
         assert self.retention is not None
         used, most = self._used(tables, state), self.retention.max_bytes
@@ -357,7 +357,7 @@ class Journal(ABC):
             worth = worth or not _is_pruning(body)
         return (count, last, freed) if worth else (0, 0, 0)
 
-    def _state_of(self, tables: Tables) -> State:
+    def _state_of(self, tables: Tables) -> JournalState:
         """The state, if it is that of this journal, and fits this version."""
         state = tables.state()
         if state.version != VERSION:
@@ -371,7 +371,7 @@ class Journal(ABC):
             self.check_key(state)
         return state
 
-    def check_key(self, state: State) -> None:
+    def check_key(self, state: JournalState) -> None:
         """Refuse a key other than that of the journal with this `state`."""
         if state.key_check == self.chain.check_of(state.genesis):
             return
@@ -394,10 +394,10 @@ class Journal(ABC):
             self.close()
             raise
 
-    def _check_whole(self) -> State:
+    def _check_whole(self) -> JournalState:
         """The state of a journal that is whole, if it is to be written to."""
 
-        def look(tables: Tables) -> tuple[State, bool, list[str]]:
+        def look(tables: Tables) -> tuple[JournalState, bool, list[str]]:
             state = self._state_of(tables)
             ends = state.head_seq == state.cut_seq
             is_whole = ends or tables.hash_at(state.head_seq) == state.head_hash

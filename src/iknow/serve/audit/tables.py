@@ -39,7 +39,7 @@ INDEXES = (
 COLUMNS = "seq, hash, kind, time, request, place, body, input"
 
 
-class State(NamedTuple):
+class JournalState(NamedTuple):
     """The row of the first table. size: bytes of all records."""
 
     version: int
@@ -80,7 +80,7 @@ class Row(NamedTuple):
 class Page(NamedTuple):
     """Some rows in their order, and the state of the journal at the moment they were read."""
 
-    state: State
+    state: JournalState
     rows: list[Row]
 
 
@@ -94,7 +94,7 @@ class Survey(NamedTuple):
         foreign: What the database has that a journal has not, in words.
     """
 
-    state: State
+    state: JournalState
     n_rows: int
     n_chained: int
     foreign: list[str]
@@ -118,7 +118,7 @@ class Tables(ABC):
         deep: whether to look into all pages of a file, too.
         """
 
-    def create(self, state: State, **types: str) -> None:
+    def create(self, state: JournalState, **types: str) -> None:
         """Make the tables of an empty database. types: what it calls `int`, `bytes`, `text`."""
         for table, columns in TABLES.items():
             described = []
@@ -131,25 +131,25 @@ class Tables(ABC):
             self.execute(index)
         self.execute(f"INSERT INTO {STATE} VALUES ({', '.join('?' * len(state))})", state)
 
-    def state(self) -> State:
+    def state(self) -> JournalState:
         """The state.
 
         Raises:
             AuditError: There is none, or more than one, or somebody put something else there.
         """
-        rows = self.execute(f"SELECT {', '.join(State._fields)} FROM {STATE}")
+        rows = self.execute(f"SELECT {', '.join(JournalState._fields)} FROM {STATE}")
         counts = ("version", "cut_seq", "head_seq", "size")
-        types = [int if name in counts else bytes for name in State._fields]
+        types = [int if name in counts else bytes for name in JournalState._fields]
         if len(rows) != 1 or not all(map(isinstance, rows[0], types)):
             raise AuditError(
                 f"the journal is damaged: its table {STATE} must have one row, of numbers and "
                 f"hashes; it has {len(rows)}"
             )
-        return State(*rows[0])
+        return JournalState(*rows[0])
 
-    def save(self, state: State) -> None:
+    def save(self, state: JournalState) -> None:
         """Replace what changes with every transaction."""
-        places = ", ".join(f"{name} = ?" for name in State._fields[3:])
+        places = ", ".join(f"{name} = ?" for name in JournalState._fields[3:])
         self.execute(f"UPDATE {STATE} SET {places}", state[3:])
 
     def rows(self, condition: str, parameters: Sequence[Any], limit: int) -> list[Row]:
@@ -209,14 +209,16 @@ class Tables(ABC):
         return state.head_seq if found[0][0] is None else int(found[0][0]) - 1
 
 
-def first_state(chain: Chain) -> State:
+def first_state(chain: Chain) -> JournalState:
     """The state of a new journal."""
     genesis = secrets.token_bytes(HASH_SIZE)
     seal = chain.seal(0, genesis)
-    return State(VERSION, genesis, chain.check_of(genesis), 0, genesis, 0, genesis, seal, 0)
+    return JournalState(VERSION, genesis, chain.check_of(genesis), 0, genesis, 0, genesis, seal, 0)
 
 
-def extend(chain: Chain, state: State, entries: Sequence[Entry]) -> tuple[list[Row], State]:
+def extend(
+    chain: Chain, state: JournalState, entries: Sequence[Entry]
+) -> tuple[list[Row], JournalState]:
     """The rows that continue a chain, and the state after them."""
     seq, last, rows, size = state.head_seq, state.head_hash, [], state.size
     for entry in entries:

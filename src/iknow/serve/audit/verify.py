@@ -41,7 +41,7 @@ from iknow.serve.audit.records import (
     decode,
     encode,
 )
-from iknow.serve.audit.tables import Page, Row, State, Survey
+from iknow.serve.audit.tables import JournalState, Page, Row, Survey
 
 Assess = Callable[[str, Sequence[Any]], Columns | None]
 """From the sha256 of a bundle and its inputs to beliefs (JSON), assertions, reasons and levels,
@@ -128,7 +128,7 @@ class Verifier:
     hash: bytes = b""
     n_foreign: int = 0
     problems: list[tuple[int | None, str]] = field(default_factory=list)
-    state: State | None = None
+    state: JournalState | None = None
     broken: list[tuple[Row, bytes]] = field(default_factory=list)
     cut: tuple[int, str] | None = None
     vouched: bool = False
@@ -138,21 +138,21 @@ class Verifier:
         if len(self.problems) < MOST:
             self.problems.append((seq, problem))
 
-    def begin(self, state: State, start: NotedHead | None) -> None:
+    def begin(self, state: JournalState, start: NotedHead | None) -> None:
         self.state = state
         self._enter(state)
         if start is not None and start.seq > state.cut_seq:
             (self.seq, self.hash), self.vouched = start, True
         self._meet_noted()
 
-    def _enter(self, state: State) -> None:
+    def _enter(self, state: JournalState) -> None:
         """Start, or start again, where pruning ended."""
         self.seq, self.hash = state.cut_seq, state.cut_hash
         self.cut, self.vouched = (state.cut_seq, state.cut_hash.hex()), state.cut_seq == 0
         if state.cut_seq == 0 and state.cut_hash != state.genesis:
             self.report(None, "the chain does not begin with the journal's genesis")
 
-    def step(self, row: Row, state: State) -> None:
+    def step(self, row: Row, state: JournalState) -> None:
         """Check one row against those before it."""
         if not state.has(row.seq):
             self.n_foreign += 1

@@ -144,7 +144,7 @@ class AccuracyReport:
         return asdict(self)
 
 
-class State(Struct, frozen=True, forbid_unknown_fields=True):
+class AccuracyState(Struct, frozen=True, forbid_unknown_fields=True):
     """The whole state of a monitor; its arrays as base64."""
 
     format: Literal[1]
@@ -260,7 +260,7 @@ class AccuracyMonitor:
         Raises:
             InputError: The state is damaged, or of another format.
         """
-        state = read_state(record, State)
+        state = read_state(record, AccuracyState)
         monitor = cls(state.certified, state.rate)
         for key in ARRAYS:
             fresh = getattr(monitor, f"_{key}")

@@ -206,7 +206,7 @@ class DriftReport:
         }
 
 
-class State(Struct, frozen=True, forbid_unknown_fields=True):
+class DriftState(Struct, frozen=True, forbid_unknown_fields=True):
     """The whole state of an alarm; its arrays as base64."""
 
     format: Literal[1]
@@ -435,7 +435,7 @@ class DriftAlarm:
         Raises:
             InputError: The state is damaged, or of another format.
         """
-        state = read_state(record, State)
+        state = read_state(record, DriftState)
         alarm = cls(None, state.classes, state.layers, state.rate)
         alarm._resets, alarm._rang = state.resets, state.rang
         alarm._generator = generator_from_dict(state.generator)

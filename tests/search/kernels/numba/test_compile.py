@@ -275,13 +275,8 @@ def test_a_file_cut_short_is_damaged(folder, path, n_bytes):
 
 
 def test_a_full_disk_leaves_what_was_there_and_nothing_else(folder, path):
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
-    try:
-        with pytest.raises(OSError, match="too large"):
-            write_file(folder, "x", bytes(1000))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with full_disk(None), pytest.raises(OSError, match="too large"):
+        write_file(folder, "x", bytes(1000))
     assert read_file(folder, "x") == b"content"
     assert [file.name for file in path.iterdir()] == ["x"]
 

@@ -15,9 +15,9 @@ from iknow.pages import slices
 from iknow.search.bounds import error_of_product, power_of_two_scale
 from iknow.search.index import RowIndex
 from iknow.search.kernels.numba.products import Pack, PanelBlocks, Queries, gather_batch
-from iknow.search.kernels.numba.tree import Tree, plant, sort_rows
+from iknow.search.kernels.numba.tree import BallTree, plant, sort_rows
 from iknow.search.kernels.numba.vectors import LANES, QUERIES_AT_ONCE
-from iknow.search.kernels.numba.walk import ALONE, Answer, Coarse, Question, Shadows, walk_batch
+from iknow.search.kernels.numba.walk import ALONE, Coarse, FoundRows, Question, Shadows, walk_batch
 from iknow.search.projection import Coordinates
 from iknow.search.threads import for_each, n_cores, share
 
@@ -150,7 +150,7 @@ class WalkSearch:
         return Coarse(pairs.reshape(-1), steps, error)
 
     @cached_property
-    def tree(self) -> Tree:
+    def tree(self) -> BallTree:
         """The balls around the cells."""
         return plant(self.packed.pack, self.packed.class_panels, self.packed.n_terms)
 
@@ -165,7 +165,7 @@ class WalkSearch:
         # A copy: numba compiles separately for arrays that are read-only.
         belief = np.array(scope.belief, dtype=np.int64)
         shape = len(queries), len(self.packed.class_panels) - 1, scope.per_class
-        answer = Answer(
+        answer = FoundRows(
             np.full(shape, np.inf), np.full(shape, NO_EXEMPLAR, dtype=np.int64),
             np.full((shape[0], k), np.inf), np.full((shape[0], 3), np.inf),
             np.zeros(shape[0], dtype=np.bool_),
@@ -175,7 +175,7 @@ class WalkSearch:
         costs = []
 
         def work(part: slice) -> None:
-            own = Answer._make(column[part] for column in answer)  # views
+            own = FoundRows._make(column[part] for column in answer)  # views
             near, far, slack, safe = self.coordinates.show(queries[part])
             own.given_up[:] = ~safe
             order = np.arange(len(near))

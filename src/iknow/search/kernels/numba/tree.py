@@ -29,7 +29,7 @@ MOST_WAITING = 128  # parts waiting to be split: at most one for each halving of
 DRAWS = 40  # steps toward the smallest ball around 16 members
 
 
-class Tree(NamedTuple):
+class BallTree(NamedTuple):
     """Balls around the panels of each class, in panels of 16 themselves, level upon level."""
 
     nodes: Floats32  # flat; a panel of balls is h, -ĉ_1 … -ĉ_d and R, 16 numbers each
@@ -46,7 +46,7 @@ def sort_rows(coordinates: Floats32, class_starts: Ints) -> Ints:
     return order
 
 
-def plant(pack: Pack, class_panels: Ints, n_terms: int) -> Tree:
+def plant(pack: Pack, class_panels: Ints, n_terms: int) -> BallTree:
     """The tree of packed rows: enough levels that each class ends in a single panel."""
     counts = [np.diff(class_panels), -(-np.diff(class_panels) // LANES)]
     while counts[-1].max(initial=0) > 1:
@@ -58,7 +58,7 @@ def plant(pack: Pack, class_panels: Ints, n_terms: int) -> Tree:
     first = (np.cumsum(stored.T).reshape(stored.shape[::-1]).T - stored).astype(np.int64)
     first[:, 0] = class_panels[:-1]
     nodes = np.empty(int(stored.sum()) * (n_terms + 2) * LANES, dtype=np.float32)
-    tree = Tree(nodes, np.ascontiguousarray(first), count, top)
+    tree = BallTree(nodes, np.ascontiguousarray(first), count, top)
     share(lambda code: _make_balls(pack, tree, n_terms, code), range(len(top)))
     return tree
 
@@ -131,7 +131,7 @@ def _find_direction(points: Floats32, rows: Ints) -> Any:
 
 
 @compiled_freely
-def _make_balls(pack: Pack, tree: Tree, n_terms: int, code: int) -> None:
+def _make_balls(pack: Pack, tree: BallTree, n_terms: int, code: int) -> None:
     """Fill in the balls of one class, each around all rows below it."""
     panels, slots, nodes = pack.panels, pack.slots, tree.nodes
     row_size, node_size = (n_terms + 1) * LANES, (n_terms + 2) * LANES

@@ -28,7 +28,7 @@ from iknow.core.arrays import Bools, Floats, Floats32, Ints
 from iknow.search.kernels.numba import products, vectors
 from iknow.search.kernels.numba.compile import compiled, compiled_bare, compiled_freely, inlined
 from iknow.search.kernels.numba.products import Pack, Queries, limit_for, limit_terms, precedes
-from iknow.search.kernels.numba.tree import Tree
+from iknow.search.kernels.numba.tree import BallTree
 from iknow.search.kernels.numba.vectors import LANES, QUERIES_AT_ONCE, lowest_bit, prefetch
 
 ALONE = 2  # up to so many queries are faster one by one
@@ -76,7 +76,7 @@ class Question(NamedTuple):
     is_flat: bool  # whether to bound all panels rather than walk down the tree
 
 
-class Answer(NamedTuple):
+class FoundRows(NamedTuple):
     """What is found about a batch of n queries; at first inf, -1 and False."""
 
     distances: Floats  # to the nearest rows of each class, of shape (n, n_classes, m)
@@ -86,7 +86,7 @@ class Answer(NamedTuple):
     given_up: Bools  # queries that ran out of patience: nothing is known about them, (n,)
 
 
-class Memory(NamedTuple):
+class Scratch(NamedTuple):
     """What the functions write to, some of it for a moment only."""
 
     bounds: Floats32  # of all panels, for some queries
@@ -109,12 +109,12 @@ class Walk(NamedTuple):
     """All that the functions share."""
 
     pack: Pack
-    tree: Tree
+    tree: BallTree
     shadows: Shadows
     queries: Queries
     question: Question
-    answer: Answer
-    memory: Memory
+    answer: FoundRows
+    memory: Scratch
 
 
 class Limits(NamedTuple):
@@ -148,8 +148,8 @@ class Task(NamedTuple):
 
 @compiled
 def walk_batch(
-    pack: Pack, coarse: Coarse, tree: Tree, shadows: Shadows, queries: Queries, belief: Ints,
-    order: Ints, question: Question, answer: Answer,
+    pack: Pack, coarse: Coarse, tree: BallTree, shadows: Shadows, queries: Queries, belief: Ints,
+    order: Ints, question: Question, answer: FoundRows,
 ) -> Any:  # fmt: skip
     """Fill in the answer about a batch; returns the panels, shadows and rows looked at.
 
@@ -163,7 +163,7 @@ def walk_batch(
     sweeps_balls = not question.is_flat and n_queries > ALONE and n_panels <= MOST_SWEPT
     # The balls of a class start a panel of their own; one more vector may be read at the end.
     stride = n_panels if question.is_flat else int(tree.counts[:, 1].sum()) * LANES
-    memory = Memory(
+    memory = Scratch(
         np.empty(at_once * stride + LANES if question.is_flat or sweeps_balls else 0, np.float32),
         np.empty(n_classes, dtype=np.float32), np.empty(m), np.empty(m, dtype=np.int64),
         np.empty(answer.neighbors.shape[1], dtype=np.int64),
