@@ -24,7 +24,7 @@ SHOWN_ELSEWHERE = {
     "AccuracyReport", "Answers", "BundleInfo", "Certificate", "Comparison",
     "DriftReport", "Event", "Exemplar", "Explanation", "Features",
     "Image", "Label", "LayerExplanation", "LayerInfo", "Observation", "Probe",
-    "RadiusCurve", "Reason", "Regions", "Evaluation", "RiskCoverage", "RobustCurve", "Selection",
+    "RadiusCurve", "Reason", "Evaluation", "RiskCoverage", "Selection",
     "Sensitivity", "Series", "Sizes", "Slack", "Stability", "Threshold",
 }  # fmt: skip
 

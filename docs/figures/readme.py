@@ -24,7 +24,6 @@ from sklearn.neural_network import MLPClassifier
 from iknow import Client, EpistemicClassifier, as_image
 from iknow.cli.demo import UNSEEN, demonstrate, make_digits, make_page
 from iknow.cli.serve_demo import LEFT_OUT, SEED, make_demo_service
-from iknow.evaluation.curves import map_regions
 from iknow.evaluation.plots import draw_regions
 from iknow.serve import Settings, create_app
 from iknow.serve.served import serve_classifier
@@ -41,9 +40,9 @@ def make_regions() -> Figure:
     network = MLPClassifier((16, 16), max_iter=1500, random_state=0).fit(X[:300], y[:300])
     classifier = EpistemicClassifier(network, ["input"], progress=False)
     classifier.fit(X[:300], y[:300]).tune(X[300:], coverage=0.85)
-    regions = map_regions(classifier.assess, (-2, 3), (-1.8, 2.2), 500)
     figure = Figure(figsize=(4.4, 3.77), layout="constrained")
-    draw_regions(figure.subplots(), regions, X[:300], y[:300])
+    plane = classifier.assess, (-2, 3), (-1.8, 2.2)
+    draw_regions(figure.subplots(), *plane, X[:300], y[:300], resolution=500)
     return figure
 
 

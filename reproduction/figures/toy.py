@@ -19,7 +19,6 @@ from sklearn.neural_network import MLPClassifier
 from iknow.classifier.estimator import EpistemicClassifier
 from iknow.core.arrays import Bools, Codes, Floats, Ints
 from iknow.core.assertion import Assertion
-from iknow.evaluation.curves import map_regions
 from iknow.explain.assessment import Assessment
 from iknow.rules import Ball
 from iknow.search.threads import single_threaded_blas
@@ -76,15 +75,16 @@ def make_regions(n_cells: int, seed: int = 0, radius: float = 1.0, n_train: int 
     """Assess the whole plane, at n_cells positions in each direction."""
     points, labels = draw_blobs(n_train, seed)
     classifier = fit_network(points, labels, radius, seed)
-    plane = map_regions(classifier.assess, (-11.0, 14.0), (-7.0, 11.0), n_cells)
+    x, y = (np.linspace(*ends, n_cells) for ends in ((-11.0, 14.0), (-7.0, 11.0)))
+    plane = classifier.assess(np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2))
     return Regions(
         points=points,
         labels=labels,
         radius=radius,
-        x=plane.x,
-        y=plane.y,
-        belief=plane.belief,
-        assertion=plane.assertion,
+        x=x,
+        y=y,
+        belief=plane.belief_codes.reshape(n_cells, n_cells),
+        assertion=plane.assertion.reshape(n_cells, n_cells),
         examples=_ask(classifier, EXAMPLES, points, radius),
     )
 

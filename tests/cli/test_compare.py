@@ -70,6 +70,7 @@ def test_the_table_the_json_and_the_page(folder):
     assert "Written to all.json" in result.output
     page = (folder / "page.html").read_text()
     assert "<title>model and its peers on test.npz</title>" in page
+    assert page.count('id="comparison"') == 1
 
 
 def test_labels_from_files_of_their_own_and_from_columns(folder):

@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 
 from iknow import Assertion, Ball, EpistemicClassifier, evaluate
 from iknow.errors import InputError
-from iknow.evaluation import coverage_at
+from iknow.evaluation import CoverageAt
 from iknow.evaluation.risk import largest_coverage
 
 
@@ -62,7 +62,7 @@ def test_levels_are_asserted_from_the_highest_on(levels, overlapping, accuracy):
     X, y = overlapping[0][300:], overlapping[1][300:]
     assessment = levels.assess(X)
     expected = try_every_threshold(assessment.level, assessment.belief == y, accuracy)
-    assert coverage_at(accuracy)(levels, X, y) == pytest.approx(expected)
+    assert CoverageAt(accuracy)(levels, X, y) == pytest.approx(expected)
     if accuracy < 1:
         assert expected > 0.1
 
@@ -73,7 +73,7 @@ def test_it_does_not_depend_on_the_level_that_was_chosen(levels, overlapping):
     many = copy.copy(levels).tune(overlapping[0][150:300], coverage=0.9)
     known = [(each.assess(X).assertion == Assertion.IK).mean() for each in (few, many)]
     assert known[1] - known[0] > 0.3
-    assert coverage_at(0.9)(few, X, y) == coverage_at(0.9)(many, X, y) > known[0]
+    assert CoverageAt(0.9)(few, X, y) == CoverageAt(0.9)(many, X, y) > known[0]
 
 
 @pytest.mark.parametrize("accuracy", [0.5, 0.9, 1.0])
@@ -83,7 +83,7 @@ def test_without_levels_the_coverage_counts_if_it_is_accurate(overlapping, accur
     truth = np.where(np.arange(100) % 12, y[300:], (y[300:] + 1) % 3)
     report = evaluate(ec.assess(X[300:]), truth)
     expected = report.f_ik if report.a_ik >= accuracy else 0.0
-    assert coverage_at(accuracy)(ec, X[300:], truth) == pytest.approx(expected)
+    assert CoverageAt(accuracy)(ec, X[300:], truth) == pytest.approx(expected)
     assert 0 < report.f_ik < 1
     assert 0.5 < report.a_ik < 1
 
@@ -99,7 +99,7 @@ def test_classes_that_a_certificate_bars_are_never_asserted(overlapping):
     assert barred.any()
     asserted = (a.level > 0) & ~barred
     right = a.belief[asserted] == y[300:][asserted]
-    assert coverage_at(right.mean())(ec, X[300:], y[300:]) == asserted.mean()
+    assert CoverageAt(right.mean())(ec, X[300:], y[300:]) == asserted.mean()
 
 
 def test_nothing_known_scores_nothing(overlapping):
@@ -108,7 +108,7 @@ def test_nothing_known_scores_nothing(overlapping):
         FrozenEstimator(GaussianNB().fit(X, y)), rule=Ball(0.0), progress=False
     ).fit(X[:300], y[:300])
     assert not (ec.assess(X[300:]).assertion == Assertion.IK).any()
-    assert coverage_at(0.5)(ec, X[300:], y[300:]) == 0.0
+    assert CoverageAt(0.5)(ec, X[300:], y[300:]) == 0.0
 
 
 def test_a_grid_over_quorums_and_layers_finds_the_best():
@@ -116,7 +116,7 @@ def test_a_grid_over_quorums_and_layers_finds_the_best():
     noisy = y.copy()
     wrong = np.random.default_rng(0).choice(len(y), 15, replace=False)
     noisy[wrong] = (noisy[wrong] + 1) % 3
-    scorer = coverage_at(0.85)
+    scorer = CoverageAt(0.85)
     steps = make_pipeline(StandardScaler(), LogisticRegression())
     ec = EpistemicClassifier(steps, ["standardscaler", "output"], progress=False)
     search = GridSearchCV(ec, {"quorum": [1, (1, 3)]}, scoring=scorer, cv=3).fit(X, noisy)
@@ -134,17 +134,17 @@ def test_a_grid_over_quorums_and_layers_finds_the_best():
 @pytest.mark.parametrize("wrong", [0, -1, 1.01, float("nan"), "0.9", None, True])
 def test_an_accuracy_that_is_none_is_refused(wrong):
     with pytest.raises(InputError, match=r"accuracy must lie in \(0, 1\]"):
-        coverage_at(wrong)
+        CoverageAt(wrong)
 
 
 def test_it_travels_to_other_processes_and_shows_what_it_is():
-    assert pickle.loads(pickle.dumps(coverage_at(0.9))) == coverage_at(0.9)
-    assert repr(coverage_at(0.9)) == "CoverageAt(accuracy=0.9)"
+    assert pickle.loads(pickle.dumps(CoverageAt(0.9))) == CoverageAt(0.9)
+    assert repr(CoverageAt(0.9)) == "CoverageAt(accuracy=0.9)"
 
 
 def test_wrong_labels_and_estimators_are_refused(levels, overlapping):
     X, y = overlapping
     with pytest.raises(InputError, match="y_true must hold one label for each"):
-        coverage_at()(levels, X, y[:-1])
+        CoverageAt()(levels, X, y[:-1])
     with pytest.raises(InputError, match=r"may wrap a pipeline: .*; got .*LogisticRegression"):
-        coverage_at()(LogisticRegression().fit(X, y), X, y)
+        CoverageAt()(LogisticRegression().fit(X, y), X, y)

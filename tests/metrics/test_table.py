@@ -7,7 +7,7 @@ import pytest
 from sklearn.preprocessing import RobustScaler
 
 from iknow.errors import InputError
-from iknow.metrics import Euclidean, Scaled, Table
+from iknow.metrics import Cosine, Euclidean, Scaled, Table
 from iknow.metrics.table import NEW
 from iknow.testing import MetricContract
 
@@ -81,6 +81,15 @@ def test_no_query_leaves_the_range_of_float32():
     points = metric.transform(np.array([[3e38], [-3e38]], dtype=np.float32))
     assert np.isfinite(points.astype(np.float32)).all()
     assert points[0, 0] == -points[1, 0] > 1e38
+
+
+def test_what_was_scaled_can_be_shown_as_it_was():
+    rng = np.random.default_rng(3)
+    table = (rng.standard_normal((50, 3)) * [1e-3, 1, 1e4] + [0, 5, 1e6]).astype(np.float32)
+    metric = Scaled().fit(table, np.zeros(50))
+    restored = metric.restore(metric.transform(table))
+    np.testing.assert_allclose(restored, table, rtol=2**-22, atol=1e-9)
+    assert Cosine().restore(Cosine().transform(table)) is None
 
 
 def test_without_fit_it_says_so():

@@ -8,7 +8,6 @@ import pytest
 from iknow import make_report
 from iknow.evaluation.comparison import Comparison
 from iknow.evaluation.risk import RiskCoverage
-from iknow.report import make_comparison_page
 
 
 @pytest.fixture
@@ -26,20 +25,22 @@ def comparison():
     )  # fmt: skip
 
 
-def test_a_page_of_its_own(comparison):
-    page = make_comparison_page(comparison, title="A & B")
-    assert page.startswith("<!doctype html>")
-    assert "<title>A &amp; B</title>" in page
-    assert "<script" not in page
-    assert "<b>peer" not in page
-    assert " style=" not in page
-    assert page.count("<polyline") == 6
-    assert page.count("<svg") == 2
+@pytest.fixture
+def section(comparison, assessed):
+    page = make_report(*assessed(), comparison=comparison)
+    return re.search(r'<section class="card" id="comparison".*?</section>', page, re.DOTALL)[0]
 
 
-def test_the_figures_are_those_of_the_record(comparison):
-    page = make_comparison_page(comparison)
-    rows = re.findall(r'<tr><th scope="row">(.*?)</th>(.*?)</tr>', page)
+def test_it_is_escaped_and_without_styles(section):
+    assert "<script" not in section
+    assert "<b>peer" not in section
+    assert " style=" not in section
+    assert section.count("<polyline") == 6
+    assert section.count("<svg") == 2
+
+
+def test_the_figures_are_those_of_the_record(comparison, section):
+    rows = re.findall(r'<tr><th scope="row">(.*?)</th>(.*?)</tr>', section)
     cells = {name: re.findall(r"<td>(?:<b>)?(.*?)(?:</b>)?</td>", row) for name, row in rows[:4]}
     mean = comparison.mean_wrong[1]
     expected = [f"{value:.1%}" for value in mean] + [f"{comparison.mean_augrc[1]:.3f}", "50.0%"]

@@ -168,7 +168,10 @@ def test_seeds_side_by_side_are_stored_as_they_finish_and_written_in_order(
 
 
 def fail_first(stub, monkeypatch, n_workers):
-    """Seed 0 fails at once; seed 1 has begun by then and goes on for a while."""
+    """Seed 0 fails at once; seed 1 has begun by then and goes on for a while.
+
+    The others take long enough for the failure to be noticed before all of them have run.
+    """
     monkeypatch.setattr(module, "ProcessPoolExecutor", Threads)
     begun, failed = threading.Event(), threading.Event()
 
@@ -181,6 +184,8 @@ def fail_first(stub, monkeypatch, n_workers):
             begun.set()
             assert failed.wait(30)
             threading.Event().wait(0.3)
+        if seed > 1:
+            threading.Event().wait(0.05)
         return stub(setup, seed)
 
     monkeypatch.setattr(module, "run_seed", run)

@@ -30,7 +30,7 @@ from iknow.errors import InputError
 from iknow.evaluation.compare import compare as compare_methods
 from iknow.evaluation.comparison import OURS
 from iknow.models.adapt import is_estimator
-from iknow.report import make_comparison_page
+from iknow.report import USUAL_NEIGHBORS, make_report
 from iknow.storage.files import write_bytes
 from iknow.tables import DataTable, Roles
 
@@ -60,7 +60,7 @@ def compare(
     confidence: float = option("Of certificates and intervals.", default=0.95),
     random_state: int = options.SEED,
     json: Path | None = option("Write all figures as JSON."),
-    html: Path | None = option("Write a page with the curves."),
+    html: Path | None = option("Write the report of the test data, with the comparison."),
 ) -> None:
     """Compare iknow with other methods on your model and data, at equal coverage.
 
@@ -99,7 +99,7 @@ def compare(
             return inputs(table, source), y
 
         fitted = inputs(table, trained), y
-        tuned = labeled(held)
+        tuned, tested = labeled(held), labeled(clean)
         wrapped = FrozenEstimator(loaded) if is_estimator(loaded) else loaded
         classifier = EpistemicClassifier(
             reading.wrap(wrapped),
@@ -115,7 +115,7 @@ def compare(
             classifier,
             fitted,
             tuned,
-            labeled(clean),
+            tested,
             sets=others,
             coverages=coverage,
             accuracy=accuracy,
@@ -126,7 +126,15 @@ def compare(
             write_bytes(json, dumps(comparison.to_dict(), indent=1).encode())
         if html is not None:
             title = f"{Path(model).stem} and its peers on {test.name}"
-            write_bytes(html, make_comparison_page(comparison, title=title).encode())
+            page = make_report(
+                classifier.assess(tested[0], k=USUAL_NEIGHBORS),
+                tested[1],
+                samples=tested[0],
+                title=title,
+                selection=classifier.selection_,
+                comparison=comparison,
+            )
+            write_bytes(html, page.encode())
     console = console_for(json, html)
     for line in str(comparison).splitlines():
         own = line.startswith(f"{OURS} ") and "%" in line and ":" not in line

@@ -229,8 +229,8 @@ def _example(assessment: Assessment, i: int, condition: str, digits: Digits) -> 
     explanation = assessment.explain(i)
     layer = explanation.layers[0]
     nearest = [
-        None if exemplar is None else digits.train[0][exemplar.row].reshape(8, 8)
-        for exemplar in (layer.nearest_for, layer.nearest_against)
+        digits.train[0][exemplars[0].row].reshape(8, 8) if exemplars else None
+        for exemplars in (layer.samples_for, layer.samples_against)
     ]
     image = images[i].reshape(8, 8)
     return Example(condition, int(y_true[i]), explanation, image, *nearest)
@@ -276,12 +276,12 @@ def _table(demonstration: Demonstration) -> Table:
 def _explained(example: Example) -> Panel:
     explanation = example.explanation
     color = COLORS[explanation.assertion]
-    other = explanation.layers[0].nearest_against
+    others = explanation.layers[0].samples_against
     pictures = Table.grid(padding=(0, 4))
     pictures.add_row(
         _picture("asked about", example.image),
         _picture(f"nearest {explanation.belief}", example.nearest_for),
-        _picture(f"nearest other: {other.label}" if other else "", example.nearest_against),
+        _picture(f"nearest other: {others[0].label}" if others else "", example.nearest_against),
     )
     unseen = ", which it has never seen" if example.condition == UNSEEN else ""
     title = Text.assemble(
@@ -303,8 +303,8 @@ def _reasons(explanation: Explanation) -> Group:
         table.add_row(
             Text(shown(layer.layer)),
             "none" if layer.reach is None else f"{layer.reach:.2f}",
-            "–" if layer.nearest_for is None else f"{layer.nearest_for.distance:.2f}",
-            "–" if layer.nearest_against is None else f"{layer.nearest_against.distance:.2f}",
+            f"{layer.samples_for[0].distance:.2f}" if layer.samples_for else "–",
+            f"{layer.samples_against[0].distance:.2f}" if layer.samples_against else "–",
             Text(shown(", ".join(map(str, layer.support)) or "nothing")),
         )
     sentence = SENTENCES[explanation.reason]

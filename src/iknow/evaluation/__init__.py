@@ -5,24 +5,16 @@ from typing import TYPE_CHECKING, Any
 
 from iknow.evaluation.compare import compare
 from iknow.evaluation.comparison import Comparison
-from iknow.evaluation.curves import (
-    RadiusCurve,
-    Regions,
-    RobustCurve,
-    map_regions,
-    radius_curve,
-    robust_curve,
-)
+from iknow.evaluation.curves import RadiusCurve, radius_curve, robust_fraction
 from iknow.evaluation.metrics import Evaluation, evaluate
-from iknow.evaluation.risk import RiskCoverage, coverage_at, risk_coverage
+from iknow.evaluation.risk import CoverageAt, RiskCoverage, risk_coverage
 
 if TYPE_CHECKING:
     from iknow.evaluation.plots import *  # noqa: F403
 
 __all__ = [
-    "Comparison", "Evaluation", "RadiusCurve", "Regions", "RiskCoverage",
-    "RobustCurve", "compare", "coverage_at", "evaluate",
-    "map_regions", "radius_curve", "risk_coverage", "robust_curve",
+    "Comparison", "CoverageAt", "Evaluation", "RadiusCurve", "RiskCoverage", "compare",
+    "evaluate", "radius_curve", "risk_coverage", "robust_fraction",
 ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Curves and maps: records of what the settings of one layer decide, for `iknow.evaluation.plots`.
+"""Curves: what the radius of one layer decides, and how much is known however an input moves.
 
 **Radius**: a growing ball only gains support, so two distances tell the whole story of a sample.
 
@@ -17,15 +17,13 @@ correct, and have a robust radius of at least r into confident mistakes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from iknow.core.arrays import Bools, Codes, Floats, Ints, Labels
+from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Assertion
-from iknow.core.rule import Limits
 from iknow.errors import InputError
 from iknow.evaluation.metrics import Figures, read_truth
 from iknow.explain.assessment import Assessment
@@ -60,7 +58,7 @@ class RadiusCurve(Figures[Floats]):
 
     def places(self, radii: Any) -> Ints:
         """Return the positions in `self.radii` that hold for `radii`, in the shape of those."""
-        return _find_places(self.radii, radii, side="right") - 1
+        return np.searchsorted(self.radii, check_radii(radii), side="right") - 1
 
 
 def radius_curve(assessment: Assessment, y_true: Any, layer: str | None = None) -> RadiusCurve:
@@ -103,12 +101,12 @@ def _count(radii: Floats, justified: Floats, contested: Floats) -> Ints:
     return np.stack([len(justified) - n_justified, n_contested, n_justified - n_contested])
 
 
-def _find_places(ascending: Floats, radii: Any, side: Literal["left", "right"]) -> Ints:
-    """Where `radii` belong among ascending ones, in the shape of `radii`."""
+def check_radii(radii: Any) -> Floats:
+    """Radii as an array of their shape."""
     asked = np.asarray(radii, dtype=np.float64)
     if not (asked >= 0).all():  # NaN included
         raise InputError(f"radii must be numbers >= 0; got {radii}")
-    return np.searchsorted(ascending, asked, side=side)
+    return asked
 
 
 def check_layer(assessment: Assessment, layer: str | None) -> str:
@@ -121,102 +119,20 @@ def check_layer(assessment: Assessment, layer: str | None) -> str:
     return layer
 
 
-@dataclass(frozen=True, eq=False)
-class RobustCurve:
-    """How many samples have at least a given robust radius, for every radius.
+def robust_fraction(assessment: Assessment, radii: Any, y_true: Any = None) -> Floats:
+    """Return the fraction of all samples that are IK and robust at each of some radii.
 
-    A count holds at its radius and at all radii between it and the one before.
-
-    Attributes:
-        radii: Robust radii, finite and ascending from 0, of shape (m,).
-        known: Number of IK samples that are robust at each radius, and beyond, of shape (m + 1,).
-        right: Number of them whose belief is correct, of shape (m + 1,); None without truth.
-        n_samples: Number of all samples.
-    """
-
-    radii: Floats
-    known: Ints
-    right: Ints | None
-    n_samples: int
-
-    @property
-    def known_fraction(self) -> Floats:
-        """Fraction of all samples that are IK and robust, of shape (m + 1,)."""
-        return np.asarray(self.known / self.n_samples)
-
-    @property
-    def right_fraction(self) -> Floats | None:
-        """Fraction of all samples that are IK, correct and robust, of shape (m + 1,)."""
-        return None if self.right is None else self.right / self.n_samples
-
-    def places(self, radii: Any) -> Ints:
-        """Return the positions in the counts that hold for `radii`, in the shape of those."""
-        return _find_places(self.radii, radii, side="left")
-
-
-def robust_curve(assessment: Assessment, y_true: Any = None) -> RobustCurve:
-    """Compute the curve of an `assessment`'s robust fraction against the radius.
-
-    `y_true`: true labels of shape (n,), to also count correct beliefs.
+    Of an `assessment`, for `radii` >= 0 of shape (m,). With `y_true`, true labels of shape (n,),
+    only correct beliefs count.
 
     Examples:
-        >>> curve = robust_curve(a, y_true)
-        >>> curve.right_fraction[curve.places([0.0, 0.5, 1.0])].round(2)
+        >>> robust_fraction(a, [0.0, 0.5, 1.0], y_true).round(2)
         array([0.73, 0.48, 0.35])
     """
     if len(assessment) == 0:
         raise InputError("there is nothing to certify: the assessment is empty")
-    ik: Bools = assessment.assertion == Assertion.IK
-    certified = assessment.robust_radius
-    radii = np.unique(np.append(certified[ik & np.isfinite(certified)], 0.0))
-    grid, right = np.append(radii, np.inf), None
+    counted: Bools = assessment.assertion == Assertion.IK
     if y_true is not None:
-        ik_right = ik & (assessment.belief_codes == read_truth(assessment, y_true)[1])
-        right = count_from(certified[ik_right], grid)
-    return RobustCurve(radii, count_from(certified[ik], grid), right, len(assessment))
-
-
-@dataclass(frozen=True, eq=False)
-class Regions:
-    """Beliefs and assertions at the points of a grid; see `map_regions`.
-
-    Attributes:
-        x: Horizontal coordinates, ascending, of shape (w,).
-        y: Vertical coordinates, ascending, of shape (h,).
-        classes: Labels of shape (n_classes,).
-        belief: Positions in `classes`, of shape (h, w).
-        assertion: One `Assertion` per point, of shape (h, w).
-    """
-
-    x: Floats
-    y: Floats
-    classes: Labels
-    belief: Ints
-    assertion: Codes
-
-
-def map_regions(
-    assess: Callable[[Floats], Assessment],
-    x_limits: Limits,
-    y_limits: Limits,
-    resolution: int = 300,
-) -> Regions:
-    """Assess the points of a grid over a plane, `resolution` of them in each direction.
-
-    `assess`: what assesses points of shape (n, 2), such as a fitted classifier's method.
-    `x_limits`, `y_limits`: smallest and largest horizontal and vertical coordinate.
-
-    Examples:
-        >>> flat = EpistemicClassifier(LogisticRegression()).fit(X[:, :2], y)
-        >>> map_regions(flat.assess, (4, 8), (2, 5), resolution=50).assertion.shape
-        (50, 50)
-    """
-    if resolution < 2:
-        raise InputError(f"resolution must be at least 2 places each way; got {resolution}")
-    for limits in (x_limits, y_limits):
-        if not limits[0] < limits[1] or not np.isfinite(limits).all():
-            raise InputError(f"limits must be two finite numbers, the lower first; got {limits}")
-    x, y = (np.linspace(*limits, resolution) for limits in (x_limits, y_limits))
-    plane = assess(np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2))
-    belief, assertion = plane.belief_codes.reshape(len(y), -1), plane.assertion.reshape(len(y), -1)
-    return Regions(x, y, plane.classes, belief, assertion)
+        counted = counted & (assessment.belief_codes == read_truth(assessment, y_true)[1])
+    certified = assessment.robust_radius[counted]
+    return np.asarray(count_from(certified, check_radii(radii)) / len(assessment))

@@ -1,10 +1,10 @@
-"""Plots: the records of `iknow.evaluation`, drawn with matplotlib on axes that are given.
+"""Plots: records of `iknow.evaluation` and assessments, drawn with matplotlib on given axes.
 
     figure = column_figure()
     draw_evidence(figure.axes[0], assessment, "input")
     figure.savefig("evidence.pdf")
 
-Each function draws one record on one axes and touches neither pyplot nor the user's settings.
+Each function draws on one axes and touches neither pyplot nor the user's settings.
 Letters take their size from the axes. You can read all plots in gray and if color-blind: what
 differs in color differs in line, marker or lightness as well.
 
@@ -20,6 +20,7 @@ cell, the more samples are in it. Cells hold counts while these can be read.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -31,7 +32,7 @@ from iknow.core.assertion import Assertion, Reason
 from iknow.core.evidence import distances_for_and_against
 from iknow.core.rule import Drawing, Limits, promise_of
 from iknow.errors import InputError, MissingExtraError
-from iknow.evaluation.curves import RadiusCurve, Regions, RobustCurve, check_layer
+from iknow.evaluation.curves import RadiusCurve, check_layer, robust_fraction
 from iknow.evaluation.metrics import Evaluation
 from iknow.explain.assessment import Assessment
 
@@ -195,26 +196,28 @@ def draw_radius_curve(axes: Axes, curve: RadiusCurve, chosen: float | None = Non
     _legend_above(axes, columns=5)
 
 
-def draw_robust(axes: Axes, curve: RobustCurve) -> None:
+def draw_robust(axes: Axes, assessment: Assessment, y_true: Any = None) -> None:
     """Draw the fraction of samples that are IK, correct, and robust at each radius.
 
-    `axes`: where to draw. `curve`: the result of `robust_curve`.
+    `axes`: where to draw. `assessment`: of any samples. `y_true`: their true labels, if known.
 
     Examples:
-        >>> draw_robust(column_figure().axes[0], robust_curve(a, y_true))
+        >>> draw_robust(column_figure().axes[0], a, y_true)
     """
-    end = 1.08 * float(curve.radii[-1]) or 1.0
-    radii, known, right = np.append(curve.radii, end), curve.known_fraction, curve.right_fraction
-    name, shown = ("IK", known) if right is None else ("IK and right", right)
+    certified = assessment.robust_radius[assessment.assertion == Assertion.IK]
+    radii = np.unique(np.append(certified[np.isfinite(certified)], 0.0))
+    radii = np.append(radii, 1.08 * radii[-1] or 1.0)
+    known, name = robust_fraction(assessment, radii), "IK" if y_true is None else "IK and right"
+    shown = known if y_true is None else robust_fraction(assessment, radii, y_true)
     # A radius belongs to the step that ends there.
     look: Look = {"drawstyle": "steps-pre"}
     axes.plot(radii, shown, **look, color=GREEN, linewidth=2.0, label=name)
     axes.fill_between(radii, shown, step="pre", color=tint(GREEN, 0.2))
-    if right is not None:
+    if y_true is not None:
         dashes: Look = {"color": INK, "linewidth": 0.9, "linestyle": (0, (4, 1.5))}
         axes.plot(radii, known, **look, **dashes, label="IK")
     axes.set(xlabel="robust radius: ℓ2 change of the input", ylabel="fraction of samples")
-    axes.set(xlim=(0, end), ylim=(0, 1.02))
+    axes.set(xlim=(0, radii[-1]), ylim=(0, 1.02))
     _legend_above(axes, columns=2)
 
 
@@ -312,18 +315,36 @@ UNKNOWN_SHADES = (tint(GRAY, 0.06), tint(AMBER, 0.4))
 KNOWN_STRENGTHS = (0.5, 0.8)  # of the green of IK, in turns; a line separates classes as well
 
 
-def draw_regions(axes: Axes, regions: Regions, points: Any = None, labels: Any = None) -> None:
+def draw_regions(
+    axes: Axes,
+    assess: Callable[[Floats], Assessment],
+    x_limits: Limits,
+    y_limits: Limits,
+    points: Any = None,
+    labels: Any = None,
+    resolution: int = 300,
+) -> None:
     """Draw the plane, shaded by assertion, with the boundaries of the belief as lines.
 
-    `axes`: where to draw. `regions`: the result of `map_regions`. `points`: training samples of
-    shape (n, 2) to show. `labels`: their classes, of shape (n,).
+    `axes`: where to draw. `assess`: what assesses points of shape (n, 2), such as a fitted
+    classifier's method; `resolution` of them in each direction. `x_limits`, `y_limits`: smallest
+    and largest horizontal and vertical coordinate. `points`: training samples of shape (n, 2) to
+    show. `labels`: their classes, of shape (n,).
 
     Examples:
         >>> flat = EpistemicClassifier(LogisticRegression()).fit(X[:, :2], y)
-        >>> draw_regions(column_figure().axes[0], map_regions(flat.assess, (4, 8), (2, 5), 50))
+        >>> draw_regions(column_figure().axes[0], flat.assess, (4, 8), (2, 5), resolution=50)
     """
-    x, y, belief, n_classes = regions.x, regions.y, regions.belief, len(regions.classes)
-    codes = regions.assertion + np.where(regions.assertion == Assertion.IK, belief, 0)
+    if resolution < 2:
+        raise InputError(f"resolution must be at least 2 places each way; got {resolution}")
+    for limits in (x_limits, y_limits):
+        if not limits[0] < limits[1] or not np.isfinite(limits).all():
+            raise InputError(f"limits must be two finite numbers, the lower first; got {limits}")
+    x, y = (np.linspace(*limits, resolution) for limits in (x_limits, y_limits))
+    plane = assess(np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2))
+    shape, classes = (resolution, resolution), plane.classes.tolist()
+    belief, assertion = plane.belief_codes.reshape(shape), plane.assertion.reshape(shape)
+    n_classes, codes = len(classes), assertion + np.where(assertion == Assertion.IK, belief, 0)
     greens = [tint(GREEN, strength) for strength in KNOWN_STRENGTHS]
     shades = [*UNKNOWN_SHADES, *(greens[code % len(greens)] for code in range(n_classes))]
     across, up = (float(places[1] - places[0]) / 2 for places in (x, y))  # half a cell
@@ -337,12 +358,8 @@ def draw_regions(axes: Axes, regions: Regions, points: Any = None, labels: Any =
         if 0 < border.mean() < 1:
             axes.contour(x, y, border, levels=[0.5], colors=INK, linewidths=0.7)
     if points is not None:
-        _show_points(axes, regions, points, labels)
-    names = [
-        ("IDK", GRAY),
-        ("IMK", AMBER),
-        *((f"IK: {c}", GREEN) for c in regions.classes.tolist()),
-    ]
+        _show_points(axes, classes, points, labels)
+    names = [("IDK", GRAY), ("IMK", AMBER), *((f"IK: {label}", GREEN) for label in classes)]
     for code, (name, color) in enumerate(names):
         area = codes == code
         if area.any():
@@ -362,7 +379,7 @@ def most_inside(area: Bools, x: Floats, y: Floats) -> tuple[float, float]:
     return float(x[column]), float(y[row])
 
 
-def _show_points(axes: Axes, regions: Regions, points: Any, labels: Any) -> None:
+def _show_points(axes: Axes, classes: list[Any], points: Any, labels: Any) -> None:
     places, names = np.asarray(points), np.asarray(labels)
     if places.ndim != 2 or places.shape[1] != 2 or names.shape != (len(places),):
         raise InputError(
@@ -370,13 +387,13 @@ def _show_points(axes: Axes, regions: Regions, points: Any, labels: Any) -> None
             f"{places.shape} and {names.shape}"
         )
     n = len(CLASS_COLORS)
-    for code, label in enumerate(regions.classes.tolist()):
+    for code, label in enumerate(classes):
         # Past the last color, each gets the next marker: n² combinations.
         marker = CLASS_MARKERS[(code + code // n) % len(CLASS_MARKERS)]
         look: Look = {"marker": marker, "color": CLASS_COLORS[code % n], "edgecolors": "white"}
         x, y = places[names == label].T
         axes.scatter(x, y, s=9, linewidths=0.4, label=label, **look)
-    _legend_above(axes, columns=min(len(regions.classes), 6), markerscale=1.4)
+    _legend_above(axes, columns=min(len(classes), 6), markerscale=1.4)
 
 
 MOST_COUNTED = 10  # classes: with more, counts in the cells would be too small to read

@@ -43,7 +43,7 @@ from typing import Any
 
 import numpy as np
 
-from iknow.core.arrays import Bools, Floats, Ints
+from iknow.core.arrays import Bools, Floats
 from iknow.core.assertion import Assertion, may_be_known
 from iknow.core.text import as_real, shown
 from iknow.errors import InputError, MissingExtraError
@@ -95,17 +95,12 @@ def risk_coverage(scores: Floats, wrong: Bools, weights: Floats | None = None) -
         )
     if np.isnan(scores).any():
         raise InputError(f"scores must be numbers; {int(np.isnan(scores).sum())} are NaN")
-    order, ends = _rank_ties(scores)
+    order = np.argsort(-scores, kind="stable")
+    ranked = scores[order]
+    ends = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))  # of equal scores
     mass = np.ones(len(scores)) if weights is None else weights[order]
     asserted, missed = (np.cumsum(each)[ends] / mass.sum() for each in (mass, mass * wrong[order]))
     return RiskCoverage(np.append(0.0, asserted), np.append(0.0, missed))
-
-
-def _rank_ties(scores: Floats) -> tuple[Ints, Ints]:
-    """Rows from the highest score to the lowest, and where each group of equal ones ends."""
-    order = np.argsort(-scores, kind="stable")
-    ranked = scores[order]
-    return order, np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))
 
 
 @dataclass(frozen=True)
@@ -213,29 +208,7 @@ def certify_by_mapie(
 
 @dataclass(frozen=True)
 class CoverageAt:
-    """A scorer, called with (estimator, X, y); see `coverage_at`."""
-
-    accuracy: float
-
-    def __call__(self, estimator: Any, X: Any, y: Any) -> float:
-        """Return the largest coverage, from 0 to 1, on labeled samples of shape (n, ...)."""
-        if not hasattr(estimator, "assess"):
-            raise InputError(
-                "coverage_at scores an EpistemicClassifier, which may wrap a pipeline: "
-                f"EpistemicClassifier(pipeline); got {shown(estimator)}"
-            )
-        assessment = estimator.assess(X)
-        right: Bools = read_truth(assessment, y)[1] == assessment.belief_codes
-        if assessment.levels is None:
-            scores = (assessment.assertion == Assertion.IK).astype(np.float64)
-        else:
-            able = may_be_known(assessment.belief_codes, assessment.knowable)
-            scores = np.where(able, assessment.level, 0.0)
-        return largest_coverage(scores, right, self.accuracy)
-
-
-def coverage_at(accuracy: float = 0.99) -> CoverageAt:
-    """Make a scorer for `GridSearchCV` and `cross_val_score`: how much can be IK at an `accuracy`.
+    """A scorer for `GridSearchCV` and `cross_val_score`: how much can be IK at an accuracy.
 
     Samples are asserted in the order of their levels, and the score is the largest share that can
     be asserted so that at least `accuracy` of it, above 0 and up to 1, is right; 0 if none can. It
@@ -249,14 +222,32 @@ def coverage_at(accuracy: float = 0.99) -> CoverageAt:
         >>> from sklearn.model_selection import GridSearchCV
         >>> grid = {"quorum": [1, (1, 3)]}
         >>> search = GridSearchCV(
-        ...     EpistemicClassifier(LogisticRegression()), grid, scoring=coverage_at(0.95), cv=3
+        ...     EpistemicClassifier(LogisticRegression()), grid, scoring=CoverageAt(0.95), cv=3
         ... )
         >>> search.fit(X, y).best_params_
         {'quorum': 1}
     """
-    return CoverageAt(
-        as_real(accuracy, "accuracy", "lie in (0, 1]", lambda number: 0 < number <= 1)
-    )
+
+    accuracy: float = 0.99
+
+    def __post_init__(self) -> None:
+        as_real(self.accuracy, "accuracy", "lie in (0, 1]", lambda number: 0 < number <= 1)
+
+    def __call__(self, estimator: Any, X: Any, y: Any) -> float:
+        """Return the largest coverage, from 0 to 1, on labeled samples of shape (n, ...)."""
+        if not hasattr(estimator, "assess"):
+            raise InputError(
+                "CoverageAt scores an EpistemicClassifier, which may wrap a pipeline: "
+                f"EpistemicClassifier(pipeline); got {shown(estimator)}"
+            )
+        assessment = estimator.assess(X)
+        right: Bools = read_truth(assessment, y)[1] == assessment.belief_codes
+        if assessment.levels is None:
+            scores = (assessment.assertion == Assertion.IK).astype(np.float64)
+        else:
+            able = may_be_known(assessment.belief_codes, assessment.knowable)
+            scores = np.where(able, assessment.level, 0.0)
+        return largest_coverage(scores, right, self.accuracy)
 
 
 def largest_coverage(scores: Floats, right: Bools, accuracy: float) -> float:
@@ -264,9 +255,7 @@ def largest_coverage(scores: Floats, right: Bools, accuracy: float) -> float:
 
     scores, right: of shape (n,). Equal scores are asserted together, those of 0 never.
     """
-    order, ends = _rank_ties(scores)
-    asserted = np.arange(1, len(scores) + 1)
+    thresholds = np.unique(scores[scores > 0])
     # Whole numbers on both sides, but for the accuracy: 99 of 100 right is 0.99.
-    enough = np.cumsum(right[order]) / asserted >= accuracy
-    thresholds = ends[(scores[order] > 0)[ends] & enough[ends]]
-    return float(asserted[thresholds[-1]] / len(scores)) if len(thresholds) else 0.0
+    asserted, correct = count_from(scores, thresholds), count_from(scores[right], thresholds)
+    return float(asserted[correct / asserted >= accuracy].max(initial=0) / len(scores))

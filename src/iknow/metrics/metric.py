@@ -70,6 +70,10 @@ class Metric(ABC):
     def transform(self, activations: Any) -> Any:
         """Map `activations` of shape (n, n_features) to points of shape (n, m) to search among."""
 
+    def restore(self, points: Any) -> Any:
+        """Return the activations behind `points` as far as rounding allows; None if unknown."""
+        return None
+
     @abstractmethod
     def expansion(self, n_features: int) -> float:
         """Return the smallest c such that d(a, b) <= c · |a - b|₂ in `n_features`; inf if none."""
@@ -193,6 +197,9 @@ class _AsItIs(Metric):
 
     def transform(self, activations: Any) -> Any:
         return np.asarray(activations)
+
+    def restore(self, points: Any) -> Any:
+        return points
 
     def rounding(self, n_features: int) -> float:
         return 0.0  # float32 stays as it is

@@ -146,6 +146,9 @@ class Scaled(Metric):
             points: Floats = (values - self.center) / self.scale
         return np.clip(points, -LARGEST, LARGEST, out=points)
 
+    def restore(self, points: Any) -> Any:
+        return in_parts(lambda part: part * self.scale + self.center, points, len(self.center))
+
     def expansion(self, n_features: int) -> float:
         check_fitted(self)
         return float(1 / self.scale.min()) * ROUND_UP
@@ -194,6 +197,9 @@ class Table(Scaled):
         numbers, flags = np.split(values, 2, axis=1)
         scaled = np.where(flags != 0, 0.0, super()._scale(numbers))
         return np.column_stack([scaled, flags * self.weight])
+
+    def restore(self, points: Any) -> Any:
+        return None  # a gap is no number
 
     def expansion(self, n_features: int) -> float:
         return math.inf

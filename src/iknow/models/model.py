@@ -118,6 +118,10 @@ class Observation:
     def __len__(self) -> int:
         return len(self.scores)
 
+    @property
+    def nbytes(self) -> int:
+        return self.scores.nbytes + sum(values.nbytes for values in self.activations.values())
+
     def __getitem__(self, rows: Any) -> Observation:
         layers = {layer: values[rows] for layer, values in self.activations.items()}
         unseen = None if self.unseen is None else self.unseen[rows]

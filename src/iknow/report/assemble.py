@@ -47,7 +47,8 @@ def assemble(
         **prose,
         "style": style,
         "script": script,
-        "policy": f"{style_policy(style)}; script-src {_fingerprint(script)}",
+        "policy": "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; "
+        f"style-src {_fingerprint(style)}; script-src {_fingerprint(script)}",
         "facts": to_json({**facts, "arrays": arrays, "names": list(album.names)}),
         "arrays": packed,
         "pictures": "\n".join(
@@ -55,12 +56,8 @@ def assemble(
             for place, part in enumerate(album.parts)
         ),
     }
-    return fill_template("page.html", parts)
-
-
-def fill_template(template: str, parts: Mapping[str, str]) -> str:
-    """A page from its template, in one pass: what is inserted is not searched again."""
-    return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], _read(template))
+    # In one pass: what is inserted is not searched again.
+    return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], _read("page.html"))
 
 
 def read_style() -> str:
@@ -71,14 +68,6 @@ def read_style() -> str:
         for on, shade in colors._asdict().items()
     )
     return f":root {{ {''.join(shades)}}}\n{_read('page.css')}"
-
-
-def style_policy(style: str) -> str:
-    """The policy of a page that loads nothing and has this style sheet alone."""
-    return (
-        "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; "
-        f"style-src {_fingerprint(style)}"
-    )
 
 
 def _read(name: str) -> str:

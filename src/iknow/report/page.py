@@ -24,7 +24,7 @@ from iknow.explain.assessment import Assessment
 from iknow.explain.picture import Renderer
 from iknow.models.inputs import count_samples
 from iknow.report.album import Album
-from iknow.report.assemble import assemble, fill_template, read_style, style_policy
+from iknow.report.assemble import assemble
 from iknow.report.columns import Columns, choose_samples, gather_columns, shown_rows
 from iknow.selection import Selection
 from iknow.version import __version__
@@ -299,28 +299,6 @@ def _about_accuracy(
         here = f"On the samples of this report the accuracy on IK is {percent(report.a_ik)}"
         said.append(f"{here}{less if report.a_ik < certificate.accuracy else ''}.")
     return said
-
-
-def make_comparison_page(comparison: Comparison, *, title: str | None = None) -> str:
-    """Make a comparison into one self-contained HTML page.
-
-    Args:
-        comparison: What `compare` returned.
-        title: Title of the page.
-
-    Examples:
-        >>> make_comparison_page(comparison)[:15]
-        '<!doctype html>'
-    """
-    style = read_style()
-    parts = {
-        "policy": style_policy(style),
-        "version": html.escape(__version__),
-        "title": html.escape(name(title or "iknow and its peers")),
-        "style": style,
-        "section": comparison_section(comparison),
-    }
-    return fill_template("comparison.html", parts)
 
 
 def comparison_section(comparison: Comparison | None) -> str:

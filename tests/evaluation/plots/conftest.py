@@ -19,7 +19,7 @@ from iknow import (
     evaluate,
 )
 from iknow.core.robustness import Movement
-from iknow.evaluation.curves import map_regions, radius_curve, robust_curve
+from iknow.evaluation.curves import radius_curve
 from iknow.evaluation.plots import (
     draw_confusion,
     draw_evidence,
@@ -74,22 +74,22 @@ def y_true(points):
 
 @pytest.fixture(scope="session")
 def plots(classifier, assessment, y_true, points):
-    """By name: what draws it, the record, and what else is given."""
+    """By name: what draws it, and what it is given."""
     alone = assessment.only(["input"])
 
     def under(rule):
         return alone.under({"input": rule})
 
-    regions = map_regions(classifier.assess, (-2, 3), (-1.5, 2), 60)
+    plane = classifier.assess, (-2, 3), (-1.5, 2)
     return {
-        "regions": (draw_regions, regions, points[0][:200], points[1][:200]),
+        "regions": (draw_regions, *plane, points[0][:200], points[1][:200], 60),
         "radius": (draw_radius_curve, radius_curve(assessment, y_true, "input")),
         "confusion": (draw_confusion, evaluate(assessment, y_true)),
         "evidence": (draw_evidence, under(Ball(0.2))),
         "evidence relative": (draw_evidence, under(RelativeBall(0.3, 1.6))),
         "evidence quorum": (draw_evidence, under(RelativeBall(0.3, 1.6, quorum=(1, 3)))),
         "evidence nearest": (draw_evidence, under(Nearest(5))),
-        "certified": (draw_robust, robust_curve(assessment, y_true)),
+        "certified": (draw_robust, assessment, y_true),
     }
 
 

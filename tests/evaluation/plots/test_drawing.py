@@ -20,7 +20,7 @@ from iknow import (
 from iknow.cards import COLORS
 from iknow.core.assertion import Reason
 from iknow.errors import InputError
-from iknow.evaluation.curves import radius_curve, robust_curve
+from iknow.evaluation.curves import radius_curve, robust_fraction
 from iknow.evaluation.plots import (
     WRONG,
     column_figure,
@@ -94,49 +94,60 @@ def test_radii_of_many_magnitudes_get_a_logarithmic_axis():
 
 
 def test_certified_steps_end_at_the_radii(assessment, y_true):
-    curve = robust_curve(assessment, y_true)
-    right, known = drawn(draw_robust, curve).lines
-    for line, values in ((right, curve.right_fraction), (known, curve.known_fraction)):
-        np.testing.assert_array_equal(line.get_xdata()[:-1], curve.radii)
-        np.testing.assert_array_equal(line.get_ydata(), values)
+    known = assessment.robust_radius[assessment.assertion == Assertion.IK]
+    radii = np.unique([0.0, *known[np.isfinite(known)]])
+    lines = drawn(draw_robust, assessment, y_true).lines
+    for line, truth in zip(lines, (y_true, None), strict=True):
+        drawn_at, values = line.get_data()
+        np.testing.assert_array_equal(drawn_at[:-1], radii)
+        assert drawn_at[-1] > radii[-1]
+        np.testing.assert_array_equal(values, robust_fraction(assessment, drawn_at, truth))
         assert line.get_drawstyle() == "steps-pre"
-    axes = drawn(draw_robust, robust_curve(assessment))
+    axes = drawn(draw_robust, assessment)
     assert legend(axes) == ["IK"]
-    np.testing.assert_array_equal(axes.lines[0].get_ydata(), curve.known_fraction)
+    np.testing.assert_array_equal(axes.lines[0].get_ydata(), lines[1].get_ydata())
 
 
 # Regions
 
 
 def test_the_plane_is_shaded_and_named_as_computed(plots):
-    draw, regions, points, labels = plots["regions"]
-    axes = drawn(draw, regions, points, labels)
+    _, assess, x_limits, y_limits, points, labels, resolution = plots["regions"]
+    axes = drawn(*plots["regions"])
+    xs, ys = (np.linspace(*ends, resolution) for ends in (x_limits, y_limits))
+    plane = assess([[x, y] for y in ys for x in xs])
+    belief, assertions = (
+        each.reshape(resolution, resolution) for each in (plane.belief_codes, plane.assertion)
+    )
     (image,) = axes.images
     shown = image.get_array()
     left, right, bottom, top = image.get_extent()
-    assert left + right == pytest.approx(regions.x[0] + regions.x[-1])
-    assert (right - left) / 60 == pytest.approx(regions.x[1] - regions.x[0])
-    assert (top - bottom) / 60 == pytest.approx(regions.y[1] - regions.y[0])
+    assert left + right == pytest.approx(sum(x_limits))
+    assert (right - left) / 60 == pytest.approx(xs[1] - xs[0])
+    assert (top - bottom) / 60 == pytest.approx(ys[1] - ys[0])
     assert image.origin == "lower"
     kinds = [(0, None), (1, None), (2, 0), (2, 1)]
     assert names(axes) == ["IDK", "IMK", "IK: down", "IK: up"]
-    for code, (assertion, belief) in enumerate(kinds):
-        expected = regions.assertion == assertion
-        if belief is not None:
-            expected &= regions.belief == belief
+    for code, (assertion, believed) in enumerate(kinds):
+        expected = assertions == assertion
+        if believed is not None:
+            expected &= belief == believed
         np.testing.assert_array_equal(shown == code, expected)
         x, y = axes.texts[code].get_position()
-        assert expected[np.abs(regions.y - y).argmin(), np.abs(regions.x - x).argmin()]
+        assert expected[np.abs(ys - y).argmin(), np.abs(xs - x).argmin()]
     dots = axes.collections[-2:]
     for name, group in zip(["down", "up"], dots, strict=True):
         np.testing.assert_array_equal(places_of(group), points[labels == name])
 
 
 def test_ten_classes_have_ten_looks(plots):
-    _, regions, points, _ = plots["regions"]
+    _, assess, *limits, points, _, _ = plots["regions"]
     labels = np.arange(10)
-    many = replace(regions, classes=labels)
-    dots = drawn(draw_regions, many, points[:10], labels).collections[-10:]
+
+    def assess_many(places):
+        return replace(assess(places), classes=labels)
+
+    dots = drawn(draw_regions, assess_many, *limits, points[:10], labels).collections[-10:]
     looks = {
         (group.get_paths()[0].vertices.tobytes(), group.get_facecolor().tobytes()) for group in dots
     }
@@ -144,9 +155,20 @@ def test_ten_classes_have_ten_looks(plots):
 
 
 def test_points_need_their_labels(plots):
-    _, regions, points, labels = plots["regions"]
+    _, *plane, points, labels, _ = plots["regions"]
     with pytest.raises(InputError, match=r"a label for each; got shapes \(200, 2\) and \(199,\)"):
-        drawn(draw_regions, regions, points, labels[:-1])
+        drawn(draw_regions, *plane, points, labels[:-1])
+
+
+@pytest.mark.parametrize("limits", [(1, 1), (2, 1), (0, np.inf), (np.nan, 1)])
+def test_limits_must_be_a_stretch(classifier, limits):
+    with pytest.raises(InputError, match="the lower first"):
+        drawn(draw_regions, classifier.assess, (0, 1), limits)
+
+
+def test_a_grid_has_more_than_one_place(classifier):
+    with pytest.raises(InputError, match="at least 2 places each way; got 1"):
+        drawn(draw_regions, classifier.assess, (0, 1), (0, 1), resolution=1)
 
 
 # The confusion matrix
