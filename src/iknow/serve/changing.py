@@ -5,7 +5,7 @@
 
 The copy answers what comes after the bundle is on disk; what is under way is answered by the model
 as it was. The alarm and the figures go on: they are about the stream, not about one state. What a
-crash can leave between the audit and the bundle, `iknow.serve.audit.writer` says.
+crash can leave between the audit and the bundle, `iknow.serve.audit.announced` says.
 """
 
 from __future__ import annotations

@@ -19,7 +19,9 @@ from typing import Any
 from iknow.classifier.memory import follow
 from iknow.errors import AuditError, BundleError, IknowError, InputError
 from iknow.serve.answers import RequestAnswers, Wanted
-from iknow.serve.audit import AuditWriter, Call, Retention, now, open_journal
+from iknow.serve.audit import AuditWriter, Call, Event, Retention, now, open_journal
+from iknow.serve.audit.announced import MADE, UNDONE, announce, conclude
+from iknow.serve.audit.records import make_event
 from iknow.serve.batching import Batcher
 from iknow.serve.bodies import ByteBudget, Rows, shape_rows
 from iknow.serve.changing import change_served, check_change, state_on_disk, sync_bundle
@@ -83,7 +85,7 @@ class Service:
             log.info("serving %s (%s)", model.title, model.sha256[:12])
             if self.audit is not None:
                 await self._complete(self.audit, model)
-                await self.audit.note("start", model)
+                await self.audit.note(make_event("start", model))
         self._keeping = asyncio.create_task(self._keep())
         self.ready = True
 
@@ -173,27 +175,30 @@ class Service:
         async with self._reloading:
             before = self.models.find(name)
             check_change(asked, before.labels, self.settings.most_rows)
-            model = await self._commit(before, asked, call)
+            model, announced = await self._commit(before, asked, call)
             made = model.classifier.memory.log[len(before.classifier.memory.log) :]
             log.info("%s changed: %s", model.title, "; ".join(each.sentence() for each in made))
             if self.audit is not None:
-                await self.audit.tell_made(before, model, made)
+                await self.audit.note(conclude(announced, MADE))
             await self._follow(before, model)
         entries = tuple(ChangeEntry(**each.to_dict()) for each in made)
         return Changed(model.name, model.version, model.sha256, before.sha256, entries)
 
-    async def _commit(self, before: ServedModel, asked: ChangeRequest, call: Call) -> ServedModel:
+    async def _commit(
+        self, before: ServedModel, asked: ChangeRequest, call: Call
+    ) -> tuple[ServedModel, Event]:
         """Change a model's bundle: announced before, and said to be undone if it failed then."""
-        audit, announced = self.audit, ""
+        announced: list[Event] = []
 
-        def announce(sha256: str, made: Sequence[Logged]) -> None:
-            nonlocal announced
-            if audit is not None:
-                audit.announce(before, sha256, made)
-            announced = sha256
+        def tell(sha256: str, made: Sequence[Logged]) -> None:
+            event = announce(before, sha256, made)
+            if self.audit is not None:
+                self.audit.announce(event)
+            announced.append(event)
 
         try:
-            return await asyncio.to_thread(change_served, before, asked, call.caller, announce)
+            model = await asyncio.to_thread(change_served, before, asked, call.caller, tell)
+            return model, announced[0]
         except Exception as error:
             if not announced:
                 raise
@@ -203,8 +208,8 @@ class Service:
                     "the disk failed, and it is not known whether the change was made: POST "
                     "/v1/reload, then look at the changes of the model",
                 ) from error
-            if audit is not None:
-                await audit.tell_undone(before, announced)
+            if self.audit is not None:
+                await self.audit.note(conclude(announced[0], UNDONE))
             raise
 
     async def _complete(self, audit: AuditWriter, model: ServedModel) -> None:
@@ -295,7 +300,7 @@ class Service:
         log.info("%s replaces %s", new.title, old.title)
         if self.audit is not None:
             await self._complete(self.audit, new)
-            await self.audit.note("reload", new, {"before": old.sha256})
+            await self.audit.note(make_event("reload", new, before=old.sha256))
         return Reloaded(new.name, new.version, new.sha256, True, None)
 
     async def _retire(self, old: ServedModel, new: ServedModel) -> None:
@@ -314,9 +319,8 @@ class Service:
         """Tell an alarm to the log and to the audit."""
         log.warning("ALARM (%s) for %s: %s", what, model.title, details.get("text", details))
         if self.audit is not None:
-            told = {"alarm": what, "time": now(), "model": model.name, "version": model.version,
-                    "bundle": model.sha256, "details": details}  # fmt: skip
-            self.audit.note_soon("alarm", model, told)
+            event = make_event("alarm", model, alarm=what, details=details)
+            self._start_task(self.audit.note(event))
 
     async def _keep(self) -> None:
         while True:

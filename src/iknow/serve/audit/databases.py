@@ -30,30 +30,29 @@ import secrets
 import sqlite3
 import stat
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
 from iknow.core.text import shown, visible
 from iknow.errors import AuditError, MissingExtraError
-from iknow.serve.audit.journal import Journal, Result, Retention
+from iknow.serve.audit.journal import Journal, Retention
 from iknow.serve.audit.records import Chain
 from iknow.serve.audit.tables import (
-    COLUMNS,
     RECORDS,
     STATE,
     TABLES,
     JournalState,
-    Row,
     Tables,
+    describe_columns,
     first_state,
 )
-from iknow.storage.files import lock
+from iknow.storage.files import lock, sync_folder
 
-SQLITE_TYPES = {"int": "INTEGER", "bytes": "BLOB", "text": "TEXT"}
-POSTGRES_TYPES = {"int": "bigint", "bytes": "bytea", "text": "text"}
+SQLITE_TYPES = {int: "INTEGER", bytes: "BLOB", str: "TEXT"}
+POSTGRES_TYPES = {int: "bigint", bytes: "bytea", str: "text"}
 NUMBER = 0x696B6E77  # "iknw": in the header of a file, and the first half of advisory locks
 PATIENCE = 5.0  # seconds to wait for another connection that holds a file for a moment
 SPARE_PAGES = 1000  # pages to give back to the system at a time after pruning
@@ -74,6 +73,18 @@ ELSEWHERE = (
     "other one, or name another journal"
 )
 
+DESCRIBED = """
+SELECT relkind::text, relrowsecurity, relispartition,
+    EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal),
+    EXISTS (SELECT FROM pg_rewrite WHERE ev_class = c.oid),
+    EXISTS (SELECT FROM pg_inherits WHERE c.oid IN (inhparent, inhrelid)),
+    relname = ? AND NOT EXISTS (SELECT FROM pg_index WHERE indrelid = c.oid AND indisprimary
+        AND indisvalid AND indkey::text = '1'),
+    (SELECT array_agg(attname || ' ' || format_type(atttypid, atttypmod) || ' '
+        || attnotnull::text || CASE WHEN atthasdef THEN ' default' ELSE '' END ORDER BY attnum)
+        FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped)
+FROM pg_class c WHERE oid = to_regclass(?)
+"""
 Inode = tuple[int, int]
 
 
@@ -144,40 +155,10 @@ def _inode_of(path: Path | str) -> Inode | None:
     return found.st_dev, found.st_ino
 
 
-class SqliteTables(Tables):
-    """The tables in a file."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-
-    def execute(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        return self._connection.execute(statement, parameters).fetchall()
-
-    def insert(self, rows: Sequence[Row]) -> None:
-        marks = ", ".join("?" * len(Row._fields))
-        self._connection.executemany(f"INSERT INTO {RECORDS} ({COLUMNS}) VALUES ({marks})", rows)
-
-    def find_foreign(self, *, deep: bool) -> list[str]:
-        with closing(sqlite3.connect(":memory:")) as empty:
-            made = SqliteTables(empty)
-            made.create(first_state(Chain()), **SQLITE_TYPES)
-            expected, found = made._schema(), self._schema()
-        names = sorted({(kind, name) for kind, name, *_ in expected ^ found})
-        wrong = [
-            f"its {kind} {shown(name)} is not one that a journal has, is missing or was changed"
-            for kind, name in names
-        ]
-        checked = self.execute("PRAGMA integrity_check(3)") if deep else []
-        return wrong + [f"its file is damaged: {text}" for (text,) in checked if text != "ok"]
-
-    def _schema(self) -> set[tuple[str, ...]]:
-        return set(self.execute("SELECT type, name, tbl_name, sql FROM sqlite_master"))
-
-
 class SqliteJournal(Journal):
     """A journal in a file."""
 
-    errors = (sqlite3.Error,)
+    errors, mark = (sqlite3.Error,), "?"
 
     def __init__(
         self,
@@ -189,7 +170,6 @@ class SqliteJournal(Journal):
     ) -> None:
         self._path = find_file(where, must_exist=readonly)
         super().__init__(shown(str(self._path)), chain, retention, readonly=readonly)
-        self._committing = False
         self._lock = None if readonly else FileLock(self._path, self.name)
         self._begin()
 
@@ -198,28 +178,19 @@ class SqliteJournal(Journal):
         if self._lock is not None:
             self._lock.release()
 
-    def _commit(self, work: Callable[[Tables], Result]) -> Result:
-        self._committing = False
-        try:
-            with transaction(self._writer, "IMMEDIATE"):
-                result = work(SqliteTables(self._writer))
-                self._committing = True
-            if None in self._files or self._find_files() != self._files:
-                raise AuditError(
-                    f"{self.name} or its -wal file was removed or replaced while it was open: "
-                    "records that were acknowledged may be lost"
-                )
-        except BaseException:
-            self._drop_writer()  # the next one starts from what is on disk
-            raise
-        return result
+    @contextmanager
+    def _transaction(self, connection: sqlite3.Connection) -> Iterator[None]:
+        writes = connection is self._writer
+        with transaction(connection, "IMMEDIATE" if writes else "DEFERRED"):
+            yield
+        if writes and (None in self._files or self._find_files() != self._files):
+            raise AuditError(
+                f"{self.name} or its -wal file was removed or replaced while it was open: "
+                "records that were acknowledged may be lost"
+            )
 
-    def _see(self, work: Callable[[Tables], Result]) -> Result:
-        with transaction(self._reader, "DEFERRED"):
-            return work(SqliteTables(self._reader))
-
-    def _may_be_committed(self) -> bool:
-        return self._committing  # if only what follows a commit failed
+    def _find_files(self) -> list[Inode | None]:
+        return [_inode_of(self._path), _inode_of(f"{self._path}-wal")]
 
     def prune(self) -> bool:
         more = super().prune()
@@ -268,16 +239,21 @@ class SqliteJournal(Journal):
         with transaction(connection, "IMMEDIATE"):
             if is_empty(connection):
                 connection.execute(f"PRAGMA application_id = {NUMBER}")
-                SqliteTables(connection).create(first_state(self.chain), **SQLITE_TYPES)
-        with suppress(OSError):  # its name must survive a loss of power too
-            folder = os.open(self._path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+                Tables(connection, self.mark).create(first_state(self.chain), SQLITE_TYPES)
+        sync_folder(self._path.parent)  # its name must survive a loss of power too
 
-    def _find_files(self) -> list[Inode | None]:
-        return [_inode_of(self._path), _inode_of(f"{self._path}-wal")]
+    def _find_foreign(self, tables: Tables, *, deep: bool) -> list[str]:
+        listed = "SELECT type, name, tbl_name, sql FROM sqlite_master"
+        with closing(sqlite3.connect(":memory:")) as empty:
+            made = Tables(empty, self.mark)
+            made.create(first_state(self.chain), SQLITE_TYPES)
+            differ = set(made.execute(listed)) ^ set(tables.execute(listed))
+        wrong = [
+            f"its {kind} {shown(name)} is not one that a journal has, is missing or was changed"
+            for kind, name in sorted({(kind, name) for kind, name, *_ in differ})
+        ]
+        checked = tables.execute("PRAGMA integrity_check(3)") if deep else []
+        return wrong + [f"its file is damaged: {text}" for (text,) in checked if text != "ok"]
 
     def _explain(self, error: Exception) -> str:
         code = str(getattr(error, "sqlite_errorname", ""))
@@ -345,54 +321,10 @@ def transaction(connection: sqlite3.Connection, kind: str) -> Iterator[None]:
         raise
 
 
-class PostgresTables(Tables):
-    """The tables in a database of PostgreSQL."""
-
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
-
-    def execute(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        cursor = self._connection.execute(statement.replace("?", "%s"), parameters)
-        return cursor.fetchall() if cursor.description else []
-
-    def insert(self, rows: Sequence[Row]) -> None:
-        statement = f"COPY {RECORDS} ({COLUMNS}) FROM STDIN (FORMAT BINARY)"
-        with self._connection.cursor() as cursor, cursor.copy(statement) as copy:
-            copy.set_types(("int8", "bytea", "text", "text", "text", "int8", "bytea", "bytea"))
-            for row in rows:
-                copy.write_row(row)
-
-    def find_foreign(self, *, deep: bool) -> list[str]:
-        """The database may hold other tables; ours must be plain ones, with our columns alone."""
-        wrong = []
-        for table, columns in TABLES.items():
-            expected = []
-            for column in columns.split(", "):
-                name, kind = column.rstrip("!").split()
-                expected.append(
-                    f"{name} {POSTGRES_TYPES[kind]} {'true' if '!' in column else 'false'}"
-                )
-            described = self.execute(
-                "SELECT relkind::text, relrowsecurity, relispartition, "
-                "EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal), "
-                "EXISTS (SELECT FROM pg_rewrite WHERE ev_class = c.oid), "
-                "EXISTS (SELECT FROM pg_inherits WHERE c.oid IN (inhparent, inhrelid)), "
-                "NOT EXISTS (SELECT FROM pg_index WHERE indrelid = c.oid AND indisprimary "
-                "AND indisvalid AND indkey::text = '1') AND relname = ?, "
-                "(SELECT array_agg(attname || ' ' || format_type(atttypid, atttypmod) || ' ' "
-                "|| attnotnull::text || CASE WHEN atthasdef THEN ' default' ELSE '' END "
-                "ORDER BY attnum) FROM pg_attribute "
-                "WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped) "
-                "FROM pg_class c WHERE oid = to_regclass(?)",
-                (RECORDS, table),
-            )
-            if described != [("r", *[False] * 6, expected)]:
-                wrong.append(f"its table {table} is not a plain table as a journal has it")
-        return wrong
-
-
 class PostgresJournal(Journal):
     """A journal in a database of PostgreSQL."""
+
+    mark = "%s"
 
     def __init__(
         self, url: str, chain: Chain, retention: Retention | None = None, *, readonly: bool = False
@@ -404,19 +336,8 @@ class PostgresJournal(Journal):
         self._label = f"iknow audit {secrets.token_hex(8)}"
         self._begin()
 
-    def _commit(self, work: Callable[[Tables], Result]) -> Result:
-        with self._writer.transaction():
-            return work(PostgresTables(self._writer))
-
-    def _see(self, work: Callable[[Tables], Result]) -> Result:
-        with self._reader.transaction():
-            return work(PostgresTables(self._reader))
-
-    def _may_be_committed(self) -> bool:
-        if not self._writer.closed:  # the server refused; the next one may succeed
-            return False
-        self._drop_writer()
-        return True
+    def _transaction(self, connection: Any) -> AbstractContextManager[Any]:
+        return connection.transaction()  # type: ignore[no-any-return]
 
     def _used(self, tables: Tables, state: JournalState) -> float:
         return float(state.size)  # tables keep the room of deleted rows until it is used again
@@ -478,7 +399,7 @@ class PostgresJournal(Journal):
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s, 0)", (NUMBER,))
             if not self._has_tables(connection):
-                PostgresTables(connection).create(first_state(self.chain), **POSTGRES_TYPES)
+                Tables(connection, self.mark).create(first_state(self.chain), POSTGRES_TYPES)
 
     def _acquire(self, connection: Any) -> None:
         """Wait for the lock: a killed process may have left a transaction that is just ending."""
@@ -494,6 +415,18 @@ class PostgresJournal(Journal):
     def _has_tables(self, connection: Any) -> bool:
         (found,) = connection.execute(f"SELECT to_regclass('{STATE}') IS NOT NULL").fetchone()
         return bool(found)
+
+    def _find_foreign(self, tables: Tables, *, deep: bool) -> list[str]:
+        """The database may hold other tables; ours must be plain ones, with our columns alone."""
+        wrong = []
+        for table in TABLES:
+            columns = [
+                f"{name} {kind} {'false' if optional else 'true'}"
+                for name, kind, optional in describe_columns(table, POSTGRES_TYPES)
+            ]
+            if tables.execute(DESCRIBED, RECORDS, table) != [("r", *[False] * 6, columns)]:
+                wrong.append(f"its table {table} is not a plain table as a journal has it")
+        return wrong
 
     def _parse(self, url: str) -> dict[str, Any]:
         """The parts of a URL; its text is not quoted, as the password may be anywhere in it."""
