@@ -23,7 +23,7 @@ from iknow.core.text import shown, visible
 from iknow.errors import InputError, MissingExtraError
 from iknow.serve.audit import NotedHead, Record, Verification, as_time, open_journal
 from iknow.serve.audit import verify as verify_journal
-from iknow.serve.bodies import Rows, as_columns, as_inputs, shape_rows
+from iknow.serve.bodies import Rows, as_columns, as_inputs, as_texts, shape_rows
 from iknow.storage.info import describe_bundle
 from iknow.tables import format_to_write, writing
 
@@ -97,7 +97,8 @@ class _Deriving:
         if isinstance(rows[0], dict):  # inputs of one form, as the audit trail keeps them
             together = as_columns(rows)
         else:
-            together = Rows(list(rows) if isinstance(rows[0], str) else np.stack(list(rows)))
+            join = as_texts if isinstance(rows[0], str) else np.stack
+            together = Rows(join(list(rows)))
         inputs = as_inputs(classifier, shape_rows(classifier, together))
         with warnings.catch_warnings():  # columns by name are in the classifier's order already
             warnings.filterwarnings("ignore", message="X has feature names")
