@@ -164,12 +164,9 @@ def _example(assessment: Assessment, i: int, condition: str, digits: Digits) -> 
     images, y_true = digits.conditions[condition]
     explanation, pictures = assessment.explain(i), {"asked about": images[i]}
     layer = explanation.layers[0]
-    for word, nearest in (
-        ("nearest", layer.nearest_for),
-        ("nearest other:", layer.nearest_against),
-    ):
-        if nearest is not None:
-            pictures[f"{word} {nearest.label}"] = digits.train[0][nearest.row]
+    for word, side in (("nearest", layer.samples_for), ("nearest other:", layer.samples_against)):
+        if side:
+            pictures[f"{word} {side[0].label}"] = digits.train[0][side[0].row]
     return Example(condition, int(y_true[i]), explanation, pictures)
 
 
