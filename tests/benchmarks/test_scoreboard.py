@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from benchmarks.scoreboard import table
+from benchmarks.scoreboard.methods import ensemble
 from benchmarks.scoreboard.packing import delta, undelta
 from benchmarks.scoreboard.running import ADAPTIVE, run_job
 from benchmarks.scoreboard.short import by_name, by_position
 from benchmarks.scoreboard.summary import Summary
 from benchmarks.scoreboard.tabular import shift_table
 from benchmarks.scoreboard.targets import judge
+from iknow.evaluation.peers import Observed, Softmax
 from iknow.search.cells import CpuIndex
 
 torch = pytest.importorskip("torch")
@@ -126,3 +128,16 @@ def test_targets_and_losses_say_where_another_is_better():
     close = next(v for name, v in verdicts.items() if name.startswith("at 0.75: best"))
     assert "1 of 2" in close.measured
     assert not close.met
+
+
+def test_an_ensemble_averages_probabilities():
+    rng = np.random.default_rng(0)
+    members = [
+        Observed(np.zeros((50, 1)), None, rng.normal(0, spread, (50, 5)), np.zeros(50, int))
+        for spread in (0.5, 1.0, 2.0)
+    ]
+    weights = [np.exp(member.logits) for member in members]
+    mean = np.mean([each / each.sum(axis=1, keepdims=True) for each in weights], axis=0)
+    joined = ensemble(members)
+    np.testing.assert_array_equal(joined.belief, mean.argmax(axis=1))
+    np.testing.assert_allclose(np.exp(Softmax().score(joined)), mean.max(axis=1))

@@ -47,7 +47,6 @@ class Comparison:
             certified, of shape (n_methods,); 0 if there is none.
         certified_by_mapie: The same for softmax by MAPIE's risk control; None if MAPIE is missing.
         errors: Share of wrong answers in each set, of shape (n_sets,).
-        sizes: Number of samples in each set.
         accuracy: The accuracy to certify.
         confidence: Of certificates and intervals.
         curves: Risk-coverage curves by set and method, of what `augrc` is the area.
@@ -64,7 +63,6 @@ class Comparison:
     certified: Floats
     certified_by_mapie: float | None
     errors: Floats
-    sizes: tuple[int, ...]
     accuracy: float
     confidence: float
     curves: Mapping[str, Mapping[str, RiskCoverage]]
@@ -78,22 +76,6 @@ class Comparison:
     def mean_augrc(self) -> Floats:
         """The mean of `augrc` over the sets, of shape (n_methods,)."""
         return np.asarray(self.augrc.mean(axis=1))
-
-    def table(self) -> list[dict[str, Any]]:
-        """Return one row per method, set and coverage, ready for a data frame."""
-        return [
-            {
-                "method": self.methods[m],
-                "set": self.sets[s],
-                "coverage": self.coverages[c],
-                "wrong": float(self.wrong[m, s, c]),
-                "wrong_low": float(self.wrong_between[m, s, c, 0]),
-                "wrong_high": float(self.wrong_between[m, s, c, 1]),
-                "asserted": float(self.asserted[m, s, c]),
-                "augrc": float(self.augrc[m, s]),
-            }
-            for m, s, c in np.ndindex(self.wrong.shape)
-        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values, ready for JSON."""
