@@ -10,7 +10,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -19,10 +18,10 @@ from scipy.special import log_softmax, logsumexp
 
 from benchmarks.scoreboard.cells import Variant
 from iknow.classifier.estimator import EpistemicClassifier
-from iknow.core.arrays import Bools, Floats, Ints
+from iknow.core.arrays import Floats, Ints
 from iknow.core.assertion import Assertion
 from iknow.errors import SelectionError
-from iknow.evaluation.compare import Observer
+from iknow.evaluation.compare import Observer, Scored
 from iknow.evaluation.peers import Observed, Softmax, default_peers
 from iknow.models.adapt import as_model
 from iknow.search.cells import CpuIndex
@@ -33,20 +32,12 @@ IKNOW, PAPER, ENSEMBLE = "iknow", "paper's preset", "ensemble of three"
 COVERAGES = (0.6, 0.75, 0.9)
 
 
-@dataclass(frozen=True, eq=False)
-class Scored:
-    """The scores of all methods by name, and which answers are wrong: (n,) each."""
-
-    scores: dict[str, Floats]
-    wrong: dict[str, Bools]
-
-
 class Methods:
     """Every method, fitted to a variant."""
 
     def __init__(self, variant: Variant, n_classes: int, device: str | None, seed: int) -> None:
         (x, y), (x_val, y_val) = variant.training, variant.validation
-        self.variant = variant
+        self.variant, self._asked = variant, 0
         index = None if device is None else plain_index(device)
         self.settings: dict[str, Any] = {
             "classes": np.arange(n_classes),
@@ -82,16 +73,16 @@ class Methods:
 
     def score(self, x: Any, y: Ints | None) -> Scored:
         """Ask every method about samples; without labels no answer is right."""
-        assessed = self.iknow.assess(x)
         seen = [observer.observe(x)[0] for observer in self.observers]
         joint: Observed = ensemble(seen)
-        scores = {IKNOW: assessed.level, PAPER: self._margins(x)}
-        scores[ENSEMBLE] = Softmax().score(joint)
-        scores |= {peer.name: peer.score(seen[0]) for peer in self.peers}
-        wrong = np.ones(len(seen[0]), dtype=bool) if y is None else seen[0].belief != y
-        missed = dict.fromkeys(scores, wrong)
-        missed[ENSEMBLE] = wrong if y is None else joint.belief != y
-        return Scored(scores, missed)
+        scores = [self.iknow.assess(x).level, self._margins(x), Softmax().score(joint)]
+        scores += [peer.score(seen[0]) for peer in self.peers]
+        wrong = np.ones((len(scores), len(joint)), dtype=bool)
+        if y is not None:
+            wrong[:] = seen[0].belief != y
+            wrong[self.names.index(ENSEMBLE)] = joint.belief != y
+        self._asked += 1
+        return Scored(str(self._asked), np.stack(scores), wrong)
 
     def _margins(self, x: Any) -> Floats:
         """Margins of the paper's IK; -inf for the rest."""

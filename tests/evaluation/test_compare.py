@@ -81,6 +81,7 @@ def test_it_names_methods_and_sets(comparison):
     assert comparison.sets == (
         "test", "noise", "swaps", "scaling", "mixup", "marginals", "foreign", "strange",
     )  # fmt: skip
+    assert comparison.sizes == (400,) * 6 + (150, 400)
 
 
 def test_wrong_assertions_against_plain_thresholds(comparison, classifier, data):

@@ -20,7 +20,7 @@ def comparison():
         wrong=rng.random((3, 2, 3)), wrong_between=rng.random((3, 2, 3, 2)),
         mean_between=rng.random((3, 3, 2)), asserted=rng.random((3, 2, 3)),
         augrc=rng.random((3, 2)), certified=np.array([0.8, 0.5, 0.0]),
-        certified_by_mapie=0.4, errors=np.array([0.1, 1.0]), accuracy=0.99,
+        certified_by_mapie=0.4, errors=np.array([0.1, 1.0]), sizes=(9, 9), accuracy=0.99,
         confidence=0.95, curves={name: dict.fromkeys(methods, line) for name in sets},
     )  # fmt: skip
 

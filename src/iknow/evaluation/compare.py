@@ -126,7 +126,7 @@ def compare(
     found = _all_sets(training[0], test, perturbations, sets or {}, random_state)
     scored = [score(*each) for each in found]
     shares = tuple(float(coverage) for coverage in coverages)
-    return _tabulate(methods, clean, scored, shares, accuracy, confidence, random_state)
+    return tabulate(methods, clean, scored, shares, accuracy, confidence, random_state)
 
 
 def _all_sets(
@@ -232,11 +232,16 @@ class Scored:
 
     name: str
     scores: Floats  # of shape (n_methods, n)
-    wrong: Bools  # which answers are, of shape (n,)
+    wrong: Bools  # which answers are, (n,); (n_methods, n) if a method gives answers of its own
     own: bool = False  # whether it is the test data, as it is or perturbed, sample by sample
 
+    def wrong_of(self, method: int) -> Bools:
+        """Which answers of a method are wrong, of shape (n,)."""
+        wrong: Bools = np.broadcast_to(self.wrong, self.scores.shape)[method]
+        return wrong
 
-def _tabulate(
+
+def tabulate(
     methods: tuple[str, ...],
     clean: Scored,
     scored: Sequence[Scored],
@@ -245,35 +250,41 @@ def _tabulate(
     confidence: float,
     random_state: int,
 ) -> Comparison:
-    """All figures. clean: the validation data. scored: all sets, the test data first."""
+    """All figures, from scores. clean: the validation data. scored: all sets, the test data first.
+
+    `compare` finds the scores; those who have them already, as the scoreboard does, begin here.
+    """
     rng, test = np.random.default_rng(random_state), scored[0]
     limits = [[match_coverage(row, coverage) for coverage in coverages] for row in clean.scores]
-    weights = draw_weights(len(test.wrong), rng)
+    weights = draw_weights(test.scores.shape[1], rng)
     shape = len(methods), len(scored), len(coverages)
     wrong, asserted, areas = np.empty(shape), np.empty(shape), np.empty(shape[:2])
     wrong_drawn = np.empty((RESAMPLES, *shape))
     curves: dict[str, dict[str, RiskCoverage]] = {each.name: {} for each in scored}
     for s, each in enumerate(scored):
-        drawn = weights if each.own else draw_weights(len(each.wrong), rng)
+        n = each.scores.shape[1]
+        drawn = weights if each.own else draw_weights(n, rng)
         parts = [each] if each is test else [test, each]  # each part counts the same
-        mass = np.concatenate([np.full(len(part.wrong), 1 / len(part.wrong)) for part in parts])
-        missed = np.concatenate([part.wrong for part in parts])
+        sizes = [part.scores.shape[1] for part in parts]
+        mass = np.concatenate([np.full(size, 1 / size) for size in sizes])
         for m, method in enumerate(methods):
+            missed = np.concatenate([part.wrong_of(m) for part in parts])
             taken = np.stack([limit.asserts(each.scores[m]) for limit in limits[m]])
             asserted[m, s] = taken.mean(axis=1)
-            taken = taken * each.wrong  # (n_coverages, n)
+            taken = taken * each.wrong_of(m)  # (n_coverages, n)
             wrong[m, s] = taken.mean(axis=1)
-            wrong_drawn[:, m, s] = drawn @ taken.T / len(each.wrong)
+            wrong_drawn[:, m, s] = drawn @ taken.T / n
             curve = risk_coverage(np.concatenate([part.scores[m] for part in parts]), missed, mass)
             areas[m, s] = curve.area
             curves[each.name][method] = curve.thinned(POINTS)
     goal: Any = {"accuracy": accuracy, "confidence": confidence, "random_state": random_state}
-    certified = [certify_threshold(row, clean.wrong, **goal) for row in clean.scores]
+    rows = enumerate(clean.scores)
+    certified = [certify_threshold(row, clean.wrong_of(m), **goal) for m, row in rows]
     by_mapie = None
     if Softmax.name in methods:
         m = methods.index(Softmax.name)
         with suppress(MissingExtraError):
-            limit = certify_by_mapie(clean.scores[m], clean.wrong, **goal)
+            limit = certify_by_mapie(clean.scores[m], clean.wrong_of(m), **goal)
             by_mapie = float((test.scores[m] >= limit).mean())
     return Comparison(
         methods=methods,
@@ -286,7 +297,8 @@ def _tabulate(
         augrc=areas,
         certified=(test.scores >= np.array(certified)[:, None]).mean(axis=1),
         certified_by_mapie=by_mapie,
-        errors=np.array([each.wrong.mean() for each in scored]),
+        errors=np.array([each.wrong_of(0).mean() for each in scored]),
+        sizes=tuple(each.scores.shape[1] for each in scored),
         accuracy=accuracy,
         confidence=confidence,
         curves=curves,

@@ -47,6 +47,7 @@ class Comparison:
             certified, of shape (n_methods,); 0 if there is none.
         certified_by_mapie: The same for softmax by MAPIE's risk control; None if MAPIE is missing.
         errors: Share of wrong answers in each set, of shape (n_sets,).
+        sizes: Number of samples in each set.
         accuracy: The accuracy to certify.
         confidence: Of certificates and intervals.
         curves: Risk-coverage curves by set and method, of what `augrc` is the area.
@@ -63,6 +64,7 @@ class Comparison:
     certified: Floats
     certified_by_mapie: float | None
     errors: Floats
+    sizes: tuple[int, ...]
     accuracy: float
     confidence: float
     curves: Mapping[str, Mapping[str, RiskCoverage]]
