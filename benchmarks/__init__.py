@@ -1,7 +1,14 @@
-"""Measuring what the library costs, next to its rivals and the matrix products that bound it.
+"""Measuring what the library costs and what it is worth, beside its rivals.
 
-    plan → cases → contestants race → results → targets, tables, figure
+    race.py                  the one race: contestants take turns in one process, ratios are told
+    __main__, sections       `python -m benchmarks`: races on the paper's MNIST and synthetic cases
+    deciding, growth,        the gates on speed: decisions by rule, more rows, rows on disk, shards,
+    larger_than_memory,      a GPU, and FAISS by the number of features
+    sharding, gpu,
+    beside_faiss
+    scoreboard, leaves,      what assertions are worth: beside peers, by layers of trees, on a model
+    magika, alarm            of others, over streams
+    service                  requests per second, kills, broken requests, a long run
 
-Contestants take turns in one process, and we report ratios: these carry over to other machines,
-times do not.
+Times do not carry over to other machines; ratios do.
 """

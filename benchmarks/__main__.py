@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from benchmarks.console import run
+from benchmarks.report import write_all
+from benchmarks.sections import Run, choose_sections, run_sections
+from benchmarks.targets import judge
 from iknow.cli.errors import OneLineCommand
 
 app = typer.Typer(name="python -m benchmarks", pretty_exceptions_enable=False)
+MET = {True: "yes", False: "NO", None: "–"}
 
 
 @app.command(cls=OneLineCommand)
@@ -32,7 +34,18 @@ def bench(
     ] = None,
 ) -> None:
     """Measure what iknow costs, beside bare matrix products, scikit-learn and FAISS."""
-    run(out, only=only, quick=quick, repeats=repeats, console=Console())
+    names = choose_sections(only)
+    results = run_sections(Run(quick, repeats), names)
+    written = write_all(results, out)
+    for each in judge(results):
+        typer.echo(
+            f"{each.target:50} {each.wanted:>10} {each.measured:>10} {MET[each.met]:>4}"
+            f"  {each.where}"
+        )
+    if quick:
+        typer.echo("A quick run: its sizes are not those that the targets are about.")
+    for path in written:
+        typer.echo(f"Written to {path}")
 
 
 if __name__ == "__main__":

@@ -1,18 +1,15 @@
-"""Decisions by bounds beside the bare products of queries and rows, rule by rule, in one run.
+"""Decisions by bounds beside the bare products of queries and rows, rule by rule, in one race.
 
     python -m benchmarks.deciding                      # all cases; MNIST must be in $IKNOW_DATA
     python -m benchmarks.deciding embeddings --rows 1000000
 
-All contestants take turns, and we compare the best of each in seconds of processor time of this
-process, so that other processes count as little as possible. Decisions are checked against those
-of all distances, to the last bit.
+Times are of this process's cores, best of seven rounds. Decisions are checked against those of all
+distances, to the last bit.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -21,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.machine import describe_machine
-from benchmarks.products import fastest_tile, multiply_all
-from benchmarks.racing import best_of, latencies
+from benchmarks.race import Contestant, keep, latencies, race
+from benchmarks.records import PRODUCTS
+from benchmarks.rivals import products
 from iknow.core.arrays import Floats32, Ints
 from iknow.core.decision import Decision, decide
 from iknow.core.rule import Rule
@@ -37,14 +34,13 @@ INTRINSIC, WIDTH, CLUSTERS_PER_CLASS = 24, 256, 30
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """Rows with class codes, and queries with beliefs. target: times faster than products."""
+    """Rows with class codes, and queries with beliefs."""
 
     name: str
     points: Floats32
     labels: Ints
     queries: Floats32
     belief: Ints
-    target: float | None
 
 
 def mnist_layers() -> Iterator[Layer]:
@@ -55,11 +51,11 @@ def mnist_layers() -> Iterator[Layer]:
     digits, data = train_digits(None), load_dataset("mnist", seed=0)
     belief, labels = digits.test.outputs.belief[:N_QUERIES], digits.train.y_true
     pixels = (np.reshape(X, (len(X), -1)) for X in (data.X_train, data.X_test[:N_QUERIES]))
-    yield Layer("mnist pixels", *_beside(pixels, labels, belief), 5.0)
+    yield Layer("mnist pixels", *_beside(pixels, labels, belief))
     for name in digits.layers:
         parts = digits.train.outputs, digits.test.outputs
         rows = (np.asarray(part.activations[name]) for part in parts)
-        yield Layer(f"mnist {name}", *_beside(rows, labels, belief), 4.0)
+        yield Layer(f"mnist {name}", *_beside(rows, labels, belief))
 
 
 def embedding_layers(n_rows: int, n_features: int = 768, n_classes: int = 10) -> Iterator[Layer]:
@@ -79,7 +75,7 @@ def embedding_layers(n_rows: int, n_features: int = 768, n_classes: int = 10) ->
         return seen, cluster % n_classes
 
     points, labels = draw(n_rows)
-    yield Layer(f"embeddings {n_rows:,}", points, labels, *draw(N_QUERIES), 10.0)
+    yield Layer(f"embeddings {n_rows:,}", points, labels, *draw(N_QUERIES))
 
 
 def shapeless_layers(n_rows: int = 50_000, n_features: int = 784) -> Iterator[Layer]:
@@ -87,7 +83,7 @@ def shapeless_layers(n_rows: int = 50_000, n_features: int = 784) -> Iterator[La
     rng = np.random.default_rng(0)
     points, queries = (rng.random((n, n_features), dtype=np.float32) for n in (n_rows, N_QUERIES))
     labels, belief = (rng.integers(10, size=n) for n in (n_rows, N_QUERIES))
-    yield Layer("uniform random", points, labels, queries, belief, None)
+    yield Layer("uniform random", points, labels, queries, belief)
 
 
 def _beside(rows: Any, labels: Ints, belief: Ints) -> tuple[Floats32, Ints, Floats32, Ints]:
@@ -111,35 +107,30 @@ def measure(layer: Layer, many: bool) -> dict[str, Any]:
     index.warm_up()
     # The same rows: a copy of a large layer would not fit.
     dense = CpuIndex(index.points, index.labels, index.n_classes, index.rows)
-    checked = layer.queries[:CHECKED], layer.belief[:CHECKED]
-    evidence = dense.gather(checked[0], 5, 3)
-    usual = decide(evidence, RelativeBall(1.0, 1.2, quorum=(1, 3)), checked[1])
-    tile = fastest_tile(index.points, layer.queries)
-    work: dict[str, Callable[[], Any]] = {
-        "products": partial(multiply_all, index.points, layer.queries, tile),
-        "dense index": partial(dense.gather, layer.queries, 0, 3),
-    }
+    first = slice(0, CHECKED)
+    evidence = dense.gather(layer.queries[first], 5, 3)
+    usual = decide(evidence, RelativeBall(1.0, 1.2, quorum=(1, 3)), layer.belief[first])
     rules = rules_for(usual.contrast.own, many)
+    contestants = [
+        Contestant(PRODUCTS, products(index.points, layer.queries)),
+        Contestant("dense index", lambda part: dense.gather(layer.queries[part], 0, 3)),
+    ]
     for rule in rules:
         for _ in range(2):  # the first shows which bounds pay
-            found = index.decide(*_first(layer, rule))
-        assert_same_decision(found, decide(evidence, rule, checked[1]))
-        work[str(rule)] = partial(_ask, index, layer, rule, slice(None))
-    best = {name: best_of(job, 2, time.process_time) for name, job in work.items()}
-    for _ in range(ROUNDS - 2):
-        for name, job in work.items():
-            best[name] = min(best[name], best_of(job, 1, time.process_time))
-    _report(layer, best)
-    taken = latencies(partial(_ask, index, layer, rules[0]), SINGLE, 20.0, time.process_time)
+            found = index.decide(layer.queries[first], rule, layer.belief[first])
+        assert_same_decision(found, decide(evidence, rule, layer.belief[first]))
+        contestants.append(Contestant(str(rule), partial(_ask, index, layer, rule)))
+    laps = race(contestants, len(layer.queries), ROUNDS)
+    us = {lap.contestant.name: lap.best_cpu for lap in laps}
+    taken = latencies(partial(_ask, index, layer, rules[0]), SINGLE, 20.0)[:, 1]
     alone = 1e6 * float(np.median(taken))
+    shape = " x ".join(f"{size:,}" for size in layer.points.shape)
+    print(f"{layer.name}, {shape}")
+    for name, took in us.items():
+        ratios = us[PRODUCTS] / took, us["dense index"] / took
+        print(f"  {name:62} {took:8.1f} µs  {ratios[0]:5.2f} x products {ratios[1]:5.2f} x dense")
     print(f"  one query, median: {alone:.0f} µs", flush=True)
-    each = {name: 1e6 * seconds / len(layer.queries) for name, seconds in best.items()}
-    about = {"layer": layer.name, "shape": layer.points.shape, "target": layer.target}
-    return {**about, "us": each, "alone_us": alone}
-
-
-def _first(layer: Layer, rule: Rule) -> tuple[Floats32, Rule, Ints]:
-    return layer.queries[:CHECKED], rule, layer.belief[:CHECKED]
+    return {"layer": layer.name, "shape": layer.points.shape, "us": us, "alone_us": alone}
 
 
 def _ask(index: CpuIndex, layer: Layer, rule: Rule, part: slice) -> Decision | None:
@@ -147,16 +138,6 @@ def _ask(index: CpuIndex, layer: Layer, rule: Rule, part: slice) -> Decision | N
         index.gather(layer.queries[part], rule.n_neighbors, max(rule.quorum))
         return None
     return index.decide(layer.queries[part], rule, layer.belief[part])
-
-
-def _report(layer: Layer, best: dict[str, float]) -> None:
-    shape = " x ".join(f"{size:,}" for size in layer.points.shape)
-    wanted = "at most 1.15 x dense" if layer.target is None else f"{layer.target:g} x products"
-    print(f"{layer.name}, {shape}; wanted: {wanted}")
-    for name, seconds in best.items():
-        each = 1e6 * seconds / len(layer.queries)
-        times = best["products"] / seconds, best["dense index"] / seconds
-        print(f"  {name:62} {each:8.1f} µs  {times[0]:5.2f} x products {times[1]:5.2f} x dense")
 
 
 def main() -> None:
@@ -170,12 +151,11 @@ def main() -> None:
         "embeddings": partial(embedding_layers, given.rows),
         "shapeless": shapeless_layers,
     }
-    results: dict[str, Any] = {"machine": describe_machine(), "layers": []}
+    found: list[dict[str, Any]] = []
     for case in given.cases:
         for layer in layers[case]():
-            results["layers"].append(measure(layer, many=case == "mnist"))
-            if given.out is not None:
-                given.out.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
+            found.append(measure(layer, many=case == "mnist"))
+            keep({"layers": found}, given.out)
 
 
 if __name__ == "__main__":

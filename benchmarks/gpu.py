@@ -1,11 +1,10 @@
 """TorchIndex on a GPU against torch.cdist and compiled products, in one run on one machine.
 
     python -m benchmarks.gpu --out gpu.json
-    python -m benchmarks.gpu --tune
     python -m benchmarks.gpu --per-class 3 5
 
 Checks the answers first, bit for bit against numpy in float64 for some of the queries. Then all
-contenders take turns, timed with events on the device, and we compare medians. The rows are grouped
+contenders take turns, each until the device is done, and we compare medians. The rows are grouped
 by class in classes of equal size, so that the rivals need only a reshape for the minimum of each
 class.
 """
@@ -14,13 +13,14 @@ import argparse
 import json
 import statistics
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from benchmarks.race import Contestant, keep, now, race
 from iknow.search.kernels.torch import TorchIndex
 
 SIZES = [  # rows, features, queries, classes, k
@@ -33,12 +33,6 @@ SIZES = [  # rows, features, queries, classes, k
 TORCH_INDEX = "fp16"  # the precision of its products
 QUERIES_CHECKED = 64
 BYTES_OF_RIVALS = 16 << 30  # for their matrices of distances
-TILINGS = [
-    (queries, rows, warps, stages)
-    for queries, warps in [(64, 4), (128, 4), (128, 8), (256, 8)]
-    for rows in (64, 128, 256)
-    for stages in (2, 3, 4)
-]
 
 
 def make_problem(n_rows, n_features, n_queries, n_classes):
@@ -107,22 +101,10 @@ def make_compiled(points, n_classes, k):
     return run
 
 
-def device_time(work):
-    """Milliseconds between events on the device around the work."""
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    start.record()
-    work()
-    end.record()
-    end.synchronize()
-    return start.elapsed_time(end)
-
-
-def wall_time(work):
+def device_clock():
+    """Seconds at which the device has finished what it was given."""
     torch.cuda.synchronize()
-    start = time.perf_counter()
-    work()
-    torch.cuda.synchronize()
-    return (time.perf_counter() - start) * 1000
+    return now()
 
 
 def peak_memory(work):
@@ -135,27 +117,30 @@ def peak_memory(work):
     return torch.cuda.max_memory_allocated() - before
 
 
+def medians_of(contenders, repeats):
+    """Milliseconds of the middle round, by name; contenders: works without arguments."""
+    racing = [Contestant(name, lambda _, work=work: work()) for name, work in contenders.items()]
+    laps = race(racing, 1, repeats, clock=device_clock)
+    return {lap.contestant.name: 1e3 * statistics.median(lap.seconds) for lap in laps}
+
+
 def compare(n_rows, n_features, n_queries, n_classes, k, repeats):
     points, labels, queries = make_problem(n_rows, n_features, n_queries, n_classes)
     rows, asked = torch.from_numpy(points).cuda(), torch.from_numpy(queries).cuda()
     index = TorchIndex(points, labels, n_classes, device="cuda")
     check(index.gather(queries, k), points, labels, queries, n_classes, k)
-    contenders = {"cdist": (device_time, lambda: cdist_and_amin(rows, asked, n_classes, k))}
+    contenders = {"cdist": lambda: cdist_and_amin(rows, asked, n_classes, k)}
     skipped = {}
     compiled = make_compiled(rows, n_classes, k)
     try:
         compiled(asked)
-        contenders["compiled products"] = (device_time, lambda: compiled(asked))
+        contenders["compiled products"] = lambda: compiled(asked)
     except Exception as error:  # a compiler may raise anything
         skipped["compiled products"] = str(error).splitlines()[0]
     # What `gather` does between its transfers, as the rivals have their queries on the device.
-    contenders[TORCH_INDEX] = (device_time, lambda: index._find(asked, k, 1))
-    contenders["from and to numpy"] = (wall_time, lambda: index.gather(queries, k))
-    times = {name: [] for name in contenders}
-    for _ in range(repeats):
-        for name, (clock, work) in contenders.items():
-            times[name].append(clock(work))
-    medians = {name: statistics.median(values[1:]) for name, values in times.items()}
+    contenders[TORCH_INDEX] = lambda: index._find(asked, k, 1)
+    contenders["from and to numpy"] = lambda: index.gather(queries, k)
+    medians = medians_of(contenders, repeats)
     return {
         "rows": n_rows,
         "features": n_features,
@@ -175,13 +160,10 @@ def price_of_several(n_rows, n_features, n_queries, n_classes, k, numbers, repea
     points, labels, queries = make_problem(n_rows, n_features, n_queries, n_classes)
     index = TorchIndex(points, labels, n_classes, device="cuda")
     asked = torch.from_numpy(queries).cuda()
-    times = {m: [] for m in (1, *numbers)}
-    for m in times:
+    for m in (1, *numbers):
         check(index.gather(queries, k, m), points, labels, queries, n_classes, k)
-    for _ in range(repeats):
-        for m, values in times.items():
-            values.append(device_time(lambda m=m: index._find(asked, k, m)))
-    medians = {m: statistics.median(values[1:]) for m, values in times.items()}
+    works = {m: lambda m=m: index._find(asked, k, m) for m in (1, *numbers)}
+    medians = medians_of(works, repeats)
     return {
         "rows": n_rows,
         "features": n_features,
@@ -203,12 +185,10 @@ def search_in_parts(repeats):
     for name in ("class_distances", "exemplars"):
         if not np.array_equal(getattr(expected, name), getattr(found, name)):
             sys.exit(f"{name} differ between searching the index whole and in parts")
-    times = [
-        (wall_time(lambda: whole.gather(queries)), wall_time(lambda: parts.gather(queries)))
-        for _ in range(repeats)
-    ]
-    at_once, in_turn = (statistics.median(each) for each in zip(*times, strict=True))
-    return {"milliseconds_whole": at_once, "milliseconds_in_parts": in_turn}
+    medians = medians_of(
+        {"whole": lambda: whole.gather(queries), "parts": lambda: parts.gather(queries)}, repeats
+    )
+    return {"milliseconds_whole": medians["whole"], "milliseconds_in_parts": medians["parts"]}
 
 
 def run_ahead(repeats):
@@ -232,59 +212,18 @@ def run_ahead(repeats):
         network, rule=Ball(0.1), classes=np.arange(10), batch_size=2048, progress=False
     )
     wrapped.fit(X[:20_000], rng.integers(10, size=20_000))
-    times = {True: [], False: []}
-    for _ in range(repeats):
-        for ahead, values in times.items():
-            with patch.object(TorchModel, "is_elsewhere", ahead):
-                values.append(wall_time(lambda: wrapped.assess(X, evidence=True)))
-    medians = {ahead: statistics.median(values[1:]) for ahead, values in times.items()}
+
+    def assess(ahead):
+        with patch.object(TorchModel, "is_elsewhere", ahead):
+            wrapped.assess(X, evidence=True)
+
+    medians = medians_of({ahead: partial(assess, ahead) for ahead in (True, False)}, repeats)
     return {"milliseconds_ahead": medians[True], "milliseconds_waiting": medians[False]}
-
-
-def tune():
-    """Times of the kernel that bounds the blocks, by tiling."""
-    from iknow.search.kernels import triton as kernels
-
-    points, labels, queries = make_problem(1_000_000, 64, 16_384, 10)
-    asked = torch.from_numpy(queries).cuda()
-    arrays, device = (points, labels, np.arange(len(points))), torch.device("cuda")
-    for size in (16, 32, 64, 128):
-        results = []
-        for tiling in TILINGS:
-            try:
-                kernels.TILE_QUERIES, kernels.TILE_ROWS, kernels.WARPS, kernels.STAGES = tiling
-                blocks = kernels.TritonBlocks(*arrays, size, device)
-                blocks.bound(asked)
-                spent = [device_time(lambda b=blocks: b.bound(asked)) for _ in "12345"]
-                results.append((statistics.median(spent), tiling))
-            except Exception as error:  # usually too much shared memory
-                print(size, tiling, "failed:", str(error).splitlines()[0][:60])
-        for spent, tiling in sorted(results)[:5]:
-            print(f"blocks of {size}: {spent:.2f} ms with {tiling}", flush=True)
-
-
-def profile(sizes, per_class):
-    """Where the time on the device goes."""
-    for n_rows, n_features, n_queries, n_classes, k in sizes:
-        points, labels, queries = make_problem(n_rows, n_features, n_queries, n_classes)
-        index = TorchIndex(points, labels, n_classes, device="cuda")
-        asked = torch.from_numpy(queries).cuda()
-        index._find(asked, k, per_class)
-        activities = [torch.profiler.ProfilerActivity.CUDA]
-        with torch.profiler.profile(activities=activities) as profiled:
-            index._find(asked, k, per_class)
-            torch.cuda.synchronize()
-        print(f"{n_rows:,} rows, {n_classes} classes, k={k}, {per_class} of each class")
-        table = profiled.key_averages()
-        for event in sorted(table, key=lambda e: -e.device_time_total)[:14]:
-            print(f"{event.device_time_total / 1000:9.2f} ms {event.count:5} {event.key[:70]}")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, help="file for the results, as JSON")
-    parser.add_argument("--tune", action="store_true", help="time tilings of the products")
-    parser.add_argument("--profile", action="store_true", help="show where the time goes")
     parser.add_argument(
         "--per-class", type=int, nargs="+", metavar="M", help="compare with M rows of each class"
     )
@@ -294,33 +233,20 @@ def main():
     if not torch.cuda.is_available():
         sys.exit(f"torch {torch.__version__} sees no CUDA device here: nothing to measure")
     sizes = SIZES if arguments.only is None else [SIZES[i] for i in arguments.only]
-    if arguments.tune:
-        tune()
-        return
-    if arguments.profile:
-        for m in arguments.per_class or [1]:
-            profile(sizes, m)
-        return
     if arguments.per_class:
         for size in sizes:
             result = price_of_several(*size, arguments.per_class, arguments.repeats)
             print(json.dumps(result, indent=1), flush=True)
         return
-    results = []
-    for size in sizes:
-        results.append(compare(*size, arguments.repeats))
-        print(json.dumps(results[-1], indent=1), flush=True)
     report = {
         "device": torch.cuda.get_device_name(),
         "versions": {"torch": torch.__version__, "numpy": np.__version__, "python": sys.version},
         "repeats": arguments.repeats,
-        "sizes": results,
+        "sizes": [compare(*size, arguments.repeats) for size in sizes],
         "larger_than_its_memory": search_in_parts(arguments.repeats),
         "network_on_the_gpu_search_on_the_cpu": run_ahead(arguments.repeats),
     }
-    print(json.dumps(report, indent=1)[-600:], flush=True)
-    if arguments.out:
-        arguments.out.write_text(json.dumps(report, indent=1))
+    print(json.dumps(keep(report, arguments.out), indent=1), flush=True)
 
 
 if __name__ == "__main__":

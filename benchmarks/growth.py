@@ -4,7 +4,7 @@
 
 For each number of rows: building the index, its bytes, one query alone and queries in batches,
 decided by the default rule, beside bare products of the same size. The data is clustered, as
-`benchmarks.synthetic` draws it. The plan at the end carries what was measured on to more rows, by
+`benchmarks.cases` draws it. The plan at the end carries what was measured on to more rows, by
 the power law that the largest sizes follow; it is an estimate and is marked as one.
 """
 
@@ -13,18 +13,17 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.cases import Shape, draw_clustered
 from benchmarks.machine import describe_machine
-from benchmarks.products import fastest_tile, multiply_all
-from benchmarks.racing import best_of
-from benchmarks.resident import peak_growth
-from benchmarks.synthetic import Shape, draw_clustered
+from benchmarks.memory import peak_growth
+from benchmarks.race import Contestant, keep, latencies, race, timed
+from benchmarks.rivals import products
 from iknow.rules import RelativeBall
 from iknow.search.cells import CpuIndex
 
@@ -37,10 +36,9 @@ MACHINE_BYTES = 128 * 2**30
 
 
 def measure(n_rows: int, n_features: int, n_classes: int, compare: bool) -> dict[str, Any]:
-    """What n_rows cost; compare: also time bare products."""
+    """What n_rows cost; compare: also race bare products, for as many queries as they can."""
     shape = Shape(n_rows, n_features, n_classes, N_QUERIES)
     points, labels, queries, _, belief = draw_clustered(shape)
-    start = time.perf_counter()
 
     def build() -> CpuIndex:
         index = CpuIndex(points, labels, n_classes)
@@ -48,30 +46,26 @@ def measure(n_rows: int, n_features: int, n_classes: int, compare: bool) -> dict
         index.decide(queries[:64], RULE, belief[:64])
         return index
 
-    index, grown = peak_growth(build)
-    built = time.perf_counter() - start
-    batch = best_of(lambda: index.decide(queries, RULE, belief), 3) / len(queries)
-    alone = []
-    for i in range(N_ALONE):
-        before = time.perf_counter()
-        index.decide(queries[i : i + 1], RULE, belief[i : i + 1])
-        alone.append(time.perf_counter() - before)
-    found = {
+    (index, grown), built, _ = timed(lambda: peak_growth(build))
+
+    def ask(part: slice) -> Any:
+        return index.decide(queries[part], RULE, belief[part])
+
+    contestants = [Contestant("batch_us", ask)]
+    if compare:
+        bare = products(points, queries)
+        contestants.append(Contestant("products_us", bare, whole=False, fewest=64))
+    laps = race(contestants, N_QUERIES, 3, seconds_per_call=30.0)
+    alone = 1e6 * latencies(ask, N_ALONE)[:, 0]
+    return {
         "rows": n_rows,
         "build_s": built,
         "bytes_per_row": 4 * n_features,
         "index_bytes": int(grown),
-        "batch_us": 1e6 * batch,
-        "alone_p50_us": 1e6 * float(np.percentile(alone, 50)),
-        "alone_p99_us": 1e6 * float(np.percentile(alone, 99)),
+        "alone_p50_us": float(np.percentile(alone, 50)),
+        "alone_p99_us": float(np.percentile(alone, 99)),
+        **{lap.contestant.name: lap.best for lap in laps},
     }
-    if compare:
-        asked = queries[: max(64, min(N_QUERIES, 4_000_000_000 // (n_rows * n_features // 64)))]
-        tile = fastest_tile(points, asked)
-        found["products_us"] = (
-            1e6 * best_of(lambda: multiply_all(points, asked, tile), 2) / len(asked)
-        )
-    return found
 
 
 def exponent(sizes: Sequence[float], costs: Sequence[float]) -> float:
@@ -115,20 +109,18 @@ def main() -> None:
     parser.add_argument("--no-products", action="store_true")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    machine, found = describe_machine(), []
+    found: list[dict[str, Any]] = []
     for rows in given.rows:
         found.append(measure(rows, given.features, given.classes, not given.no_products))
         print(json.dumps(found[-1]), flush=True)
         result = {
-            "machine": machine,
             "features": given.features,
             "classes": given.classes,
             "rule": repr(RULE),
             "sizes": found,
-            "plan": plan(found, int(machine["cores"])),
+            "plan": plan(found, int(describe_machine()["cores"])),
         }
-        if given.out is not None:  # after each size: the last one may not fit
-            given.out.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+        keep(result, given.out)  # after each size: the last one may not fit
     print(json.dumps(result["plan"], indent=1))
 
 

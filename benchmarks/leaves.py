@@ -32,7 +32,7 @@ from sklearn.ensemble import (
     RandomForestClassifier,
 )
 
-from benchmarks.scoreboard.tabular import shift_table
+from benchmarks.scoreboard.data import shift_table
 from iknow import metrics
 from iknow.classifier.estimator import EpistemicClassifier
 from iknow.core.arrays import Bools, Floats, Floats32, Ints

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
 import subprocess
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 NO_GPU = "none found: figures for GPUs come from benchmarks/gpu.py"
 
 
+@cache
 def describe_machine() -> dict[str, str]:
     """The facts about the machine, by heading."""
     found = {
@@ -31,25 +32,19 @@ def describe_machine() -> dict[str, str]:
         "system": f"{platform.system()}, {platform.machine()}",
         "Python": platform.python_version(),
         "BLAS": _blas(),
+        **{package: _version(package) for package in PACKAGES},
     }
-    for package in PACKAGES:
-        found[package] = _version(package)
     return {heading: text for heading, text in found.items() if text}
 
 
 def find_gpu() -> str:
     """The names of the graphics cards, from their driver."""
-    command = shutil.which("nvidia-smi")
-    if command is None:
+    command = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):  # no driver, or a driver without a card
         return NO_GPU
-    done = subprocess.run(
-        [command, "--query-gpu=name,memory.total", "--format=csv,noheader"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    names = [line.strip() for line in done.stdout.splitlines() if line.strip()]
-    return "; ".join(names) if done.returncode == 0 and names else NO_GPU
+    return "; ".join(line.strip() for line in done.stdout.splitlines() if line.strip()) or NO_GPU
 
 
 def _processor() -> str:
@@ -65,12 +60,9 @@ def _caches() -> str:
     """Sizes of the first core's caches, from Linux."""
     found = []
     for folder in sorted(CACHES.glob("index*")):
-        try:
-            kind, level, size = (
-                (folder / name).read_text().strip() for name in ("type", "level", "size")
-            )
-        except OSError:
-            continue
+        kind, level, size = (
+            (folder / name).read_text().strip() for name in ("type", "level", "size")
+        )
         if kind != "Instruction":
             found.append(f"L{level} {size}")
     return ", ".join(found)

@@ -21,7 +21,7 @@ from benchmarks.records import (
     CaseFacts,
     Results,
 )
-from benchmarks.wording import duration
+from benchmarks.targets import duration
 from iknow.cards import COLORS
 from iknow.core.assertion import Assertion
 from iknow.evaluation.plots import PENCIL

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -94,15 +93,19 @@ def make_mnist_case(digits: Digits) -> Case:
     belief, y_true = digits.val.outputs.belief, digits.val.y_true
     validation = Validation(digits.evidence(digits.layers), belief, y_true)
     chosen = select(Goal(), validation, Ball)
-    points, queries = digits.train.outputs.activations, digits.test.outputs.activations
+
+    def layer(name: str) -> Layer:
+        parts = (part.outputs.activations[name] for part in (digits.train, digits.test))
+        points, queries = (np.ascontiguousarray(each, dtype=np.float32) for each in parts)
+        rule = chosen.neighborhoods[name]
+        assert isinstance(rule, Ball)
+        return Layer(name, points, queries, rule.radius)
+
     return Case(
         name="mnist",
         about=f"activations of the paper's network, right on {digits.accuracy:.1%} of the test "
         f"samples after {digits.epochs} epochs",
-        layers=tuple(
-            Layer(name, _plain(points, name), _plain(queries, name), _radius(chosen, name))
-            for name in digits.layers
-        ),
+        layers=tuple(layer(name) for name in digits.layers),
         labels=digits.train.y_true,
         belief=digits.test.outputs.belief,
         n_classes=digits.n_classes,
@@ -114,13 +117,3 @@ def _observe(network: Any, X: Floats32, y: Ints, layers: tuple[str, ...]) -> Par
     model = as_model(network)
     parts = (model.observe(batch, layers) for batch in cut_batches(X, BATCH))
     return Part(join_whole(parts, len(X)), y)
-
-
-def _plain(activations: Mapping[str, Any], name: str) -> Floats32:
-    return np.ascontiguousarray(activations[name], dtype=np.float32)
-
-
-def _radius(chosen: Any, name: str) -> float:
-    radius = chosen.neighborhoods[name].radius
-    assert isinstance(radius, float)
-    return radius

@@ -1,11 +1,11 @@
-"""The results of a benchmark run, as plain records that JSON can hold."""
+"""The results of a run, as plain records that JSON can hold."""
 
 from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from iknow.errors import InputError
@@ -26,10 +26,11 @@ BALL_TREE = "scikit-learn, BallTree"
 KD_TREE = "scikit-learn, KDTree"
 FAISS = "FAISS, flat"
 
-KINDS = ("build", "latency", "memory", "tuning", "selection", "growth", "import", "bundle")
 EXTRA_MEMORY, HELD_MEMORY = "extra at peak", "index"
 MEDIAN_LATENCY, TAIL_LATENCY = "p50", "p99"
 LOAD = "load"
+CURVES = ("rows", "features")
+"""Cases that are points of a curve are named "rows 10,000" and "features 32"."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Quantity:
-    """One number outside of a race. kind: one of `KINDS`."""
+    """One number outside of a race. kind: a key of `benchmarks.report.LAYOUTS`."""
 
     kind: str
     case: str
@@ -102,24 +103,16 @@ class Results:
     quick: bool
     repeats: int
     machine: Mapping[str, str]
-    cases: tuple[CaseFacts, ...] = ()
-    timings: tuple[Timing, ...] = ()
-    quantities: tuple[Quantity, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
+    cases: list[CaseFacts] = field(default_factory=list)
+    timings: list[Timing] = field(default_factory=list)
+    quantities: list[Quantity] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
 
     def find(self, case: str, task: str, contestant: str) -> Timing | None:
         """The timing of a contestant, or None if it was left out."""
-        for timing in self.timings:
-            if (timing.case, timing.task, timing.contestant) == (case, task, contestant):
-                return timing
-        return None
-
-    def quantity(self, case: str, what: str, contestant: str) -> Quantity | None:
-        """A number by what it measures, or None if it was not measured."""
-        for each in self.quantities:
-            if (each.case, each.what, each.contestant) == (case, what, contestant):
-                return each
-        return None
+        key = case, task, contestant
+        found = (each for each in self.timings if (each.case, each.task, each.contestant) == key)
+        return next(found, None)
 
     def ratio(self, case: str, task: str, contestant: str, to: str) -> float | None:
         """The cost of a contestant divided by that of `to`, in the best rounds of one race."""
@@ -127,13 +120,9 @@ class Results:
         return None if mine is None or other is None else mine.best / other.best
 
 
-def to_json(results: Results, targets: Sequence[Mapping[str, Any]] = ()) -> str:
-    """The results as a JSON document that `from_json` reads.
-
-    targets: verdicts on the results, for readers of the document.
-    """
-    document = {"format": FORMAT, "targets": list(targets), **asdict(results)}
-    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+def to_json(results: Results) -> str:
+    """The results as a JSON document that `from_json` reads."""
+    return json.dumps({"format": FORMAT, **asdict(results)}, indent=1, ensure_ascii=False) + "\n"
 
 
 def from_json(text: str) -> Results:
@@ -144,20 +133,9 @@ def from_json(text: str) -> Results:
             f"expected results of `python -m benchmarks` in format {FORMAT}; got another document: "
             "run the benchmark again"
         )
-    document.pop("targets", None)  # judged again each time they are shown
+    for each in document["timings"]:
+        each["seconds"] = tuple(each["seconds"])  # JSON has no tuples
     lists = {"cases": CaseFacts, "timings": Timing, "quantities": Quantity, "left_out": LeftOut}
     for name, kind in lists.items():
-        document[name] = tuple(_record(kind, values) for values in document[name])
+        document[name] = [kind(**each) for each in document[name]]
     return Results(**document)
-
-
-def _record(kind: Any, values: Mapping[str, Any]) -> Any:
-    """A record from its values; lists become tuples again, which JSON does not have."""
-    names = {each.name for each in fields(kind)}
-    return kind(
-        **{
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in values.items()
-            if name in names
-        }
-    )

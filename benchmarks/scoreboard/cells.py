@@ -18,11 +18,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 
-from benchmarks.scoreboard.data import Data
-from benchmarks.scoreboard.problems import UNSEEN, Problem
-from benchmarks.scoreboard.sklearn import train_trees
-from benchmarks.scoreboard.tabular import shift_table
+from benchmarks.scoreboard.data import Data, shift_table
+from benchmarks.scoreboard.problems import UNSEEN, Kind, Problem
 from iknow.core.arrays import Floats32, Ints
 
 MEMBERS = 3
@@ -99,9 +98,18 @@ def _cells(problem: Problem, data: Data, model: Any, seed: int) -> dict[str, Cel
     cells: dict[str, Cell] = {CLEAN: (x, y)}
     cells |= {name: (each, y) for name, each in shifted.items()}
     if problem.epsilons:
-        from benchmarks.scoreboard.torch.attacks import attack
+        from benchmarks.scoreboard.torch.training import attack
 
         for epsilon in problem.epsilons:
             attacked = attack(model, x, y, epsilon, image=problem.shape is not None)
             cells[f"attack, {epsilon}"] = (attacked, y)
     return cells | {f"foreign, {name}": (each, None) for name, each in data.foreign.items()}
+
+
+def train_trees(kind: Kind, x: Floats32, y: Ints, seed: int) -> Any:
+    """A trained classifier of trees, with the package's own settings."""
+    if kind == "forest":
+        model = RandomForestClassifier(n_estimators=100, random_state=seed)
+    else:
+        model = HistGradientBoostingClassifier(random_state=seed)
+    return model.fit(x, y)

@@ -15,14 +15,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from benchmarks.scoreboard.packing import undelta
 from iknow.core.arrays import Floats32, Ints
 
 N_TEST = 2500
 N_FOREIGN = 1000
+
+Bytes = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,3 +132,51 @@ def _unit(pixels: np.ndarray) -> Floats32:
 def _planes(pixels: np.ndarray) -> Floats32:
     """Colors before rows and columns, as torch wants them."""
     return _unit(np.ascontiguousarray(pixels.transpose(0, 3, 1, 2)))
+
+
+def delta(images: NDArray[Any]) -> Bytes:
+    """Differences along rows, columns and colors, of shape (3, n, height, width), modulo 256.
+
+    They deflate better than pixels, and unpacking restores every pixel.
+    """
+    images = images.copy()
+    images[..., 0] -= images[..., 1]
+    images[..., 2] -= images[..., 1]
+    images = np.ascontiguousarray(images.transpose(3, 0, 1, 2))
+    rows = np.diff(images, axis=2, prepend=np.zeros_like(images[:, :, :1]))
+    return np.diff(rows, axis=3, prepend=np.zeros_like(images[..., :1]))
+
+
+def undelta(packed: NDArray[Any]) -> Bytes:
+    """The images of shape (n, height, width, 3) again."""
+    columns = np.cumsum(packed, axis=3, dtype=np.uint8)
+    images = np.cumsum(columns, axis=2, dtype=np.uint8)
+    images = np.ascontiguousarray(images.transpose(1, 2, 3, 0))
+    images[..., 0] += images[..., 1]
+    images[..., 2] += images[..., 1]
+    return images
+
+
+def shift_table(x: Floats32, training: Floats32, seed: int) -> dict[str, Floats32]:
+    """Shifted versions of samples of shape (n, d), by name; noise in units of each spread.
+
+    The record is wrong, and the truth stays as it was before the shift.
+    """
+    rng = np.random.default_rng(seed)
+    n, d = x.shape
+    order = rng.random((n, d)).argsort(axis=1)
+    spread = training.std(axis=0)
+    swapped, resampled = x.copy(), x.copy()
+    pairs = order[:, :2]
+    np.put_along_axis(swapped, pairs, np.take_along_axis(x, pairs[:, ::-1], 1), 1)
+    others = training[rng.integers(0, len(training), (n, d)), np.arange(d)]
+    few = order[:, : max(1, d // 4)]
+    np.put_along_axis(resampled, few, np.take_along_axis(others, few, 1), 1)
+    found = {
+        "noise, weak": x + 0.3 * spread * rng.standard_normal(x.shape),
+        "noise, strong": x + spread * rng.standard_normal(x.shape),
+        "two features swapped": swapped,
+        "doubled": 2 * x,
+        "a quarter resampled": resampled,
+    }
+    return {name: each.astype(np.float32) for name, each in found.items()}

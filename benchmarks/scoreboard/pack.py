@@ -1,27 +1,24 @@
-"""Pack the datasets: python -m benchmarks.scoreboard.pack SOURCE TARGET [--code].
+"""Pack the datasets: python -m benchmarks.scoreboard.pack SOURCE TARGET.
 
 SOURCE holds the published files: mnist/*.gz, gtsrb/gtsrb32_*.npz, grid_stability/*.csv,
 italy_power_demand/*.tsv and synthetic_control/*.tsv. Digits and breast cancer come with
 scikit-learn. Of each track of traffic signs every third frame is kept: the frames of a track are
-nearly the same picture. With --code the package and this benchmark are copied to TARGET/code, for a
-machine that has neither.
+nearly the same picture.
 """
 
 from __future__ import annotations
 
 import csv
 import gzip
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.datasets import load_breast_cancer, load_digits
 
-from benchmarks.scoreboard.packing import delta
-from benchmarks.scoreboard.sklearn import cancer, digits
+from benchmarks.scoreboard.data import delta
 
-ROOT = Path(__file__).parents[2]
 N_SIGNS = 10000  # of the test part, whose order is random
 
 
@@ -52,9 +49,11 @@ def pack(source: Path, target: Path) -> None:
         np.savez_compressed(
             target / f"{name}.npz", x=table[:, 1:].astype(np.float32), y=table[:, 0].astype(int) - 1
         )
-    for name, read in {"digits": digits, "cancer": cancer}.items():
-        x, y = read()
-        np.savez_compressed(target / f"{name}.npz", x=x, y=y)
+    x, y = load_digits(return_X_y=True)
+    pixels = (x / 16).astype(np.float32).reshape(-1, 1, 8, 8)
+    np.savez_compressed(target / "digits.npz", x=pixels, y=y.astype(np.int64))
+    x, y = load_breast_cancer(return_X_y=True)
+    np.savez_compressed(target / "cancer.npz", x=x.astype(np.float32), y=y.astype(np.int64))
 
 
 def _pack_signs(source: Path, target: Path) -> None:
@@ -70,18 +69,5 @@ def _pack_signs(source: Path, target: Path) -> None:
     )
 
 
-def pack_code(target: Path) -> None:
-    """Copy what a run needs, without caches."""
-    for folder in ("src/iknow", "benchmarks"):
-        shutil.copytree(
-            ROOT / folder,
-            target / "code" / folder,
-            ignore=shutil.ignore_patterns("__pycache__", "*.pyc"),
-            dirs_exist_ok=True,
-        )
-
-
 if __name__ == "__main__":
     pack(Path(sys.argv[1]), Path(sys.argv[2]))
-    if "--code" in sys.argv:
-        pack_code(Path(sys.argv[2]))

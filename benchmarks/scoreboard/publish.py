@@ -16,8 +16,7 @@ import numpy as np
 from benchmarks.scoreboard.matplotlib import LOOKS, draw_curves, draw_shifts, to_png
 from benchmarks.scoreboard.measuring import CONFIDENCE, certified
 from benchmarks.scoreboard.running import CONFIDENCES, RESULTS, read
-from benchmarks.scoreboard.short import by_position
-from benchmarks.scoreboard.summary import VARIANTS, Summary
+from benchmarks.scoreboard.summary import VARIANTS, Summary, by_position
 from iknow.evaluation.risk import certify_by_mapie
 
 MAPIE = "softmax, MAPIE"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.scoreboard.problems import DESIGN, HELD_OUT, PROBLEMS, Problem
-from benchmarks.scoreboard.short import by_name
 from iknow.core.arrays import Floats
 
 GROUPS: dict[str, tuple[Problem, ...]] = {
@@ -22,6 +21,8 @@ GROUPS: dict[str, tuple[Problem, ...]] = {
 VARIANTS = ("plain", "noisy", "unseen")
 AS_CLOSE = 0.002
 """A method is as good as the best if it asserts at most this share more that is wrong."""
+
+MAPPED = ("wrong", "asserted", "augrc")
 
 Cell = tuple[str, str]
 
@@ -154,3 +155,48 @@ def _plain(name: str) -> str:
 
 def _by_plain(row: dict[str, Any]) -> dict[str, Any]:
     return {_plain(name): value for name, value in row.items()}
+
+
+def by_position(results: dict[str, Any]) -> dict[str, Any]:
+    """The results with methods named once in a variant, and lists in place of mappings by method.
+
+    In the file of all runs, which stays small.
+    """
+
+    def change(part: dict[str, Any]) -> dict[str, Any]:
+        methods = list(next(iter(part["cells"].values()))["wrong"])
+        cells = {
+            name: cell | {key: [cell[key][method] for method in methods] for key in MAPPED}
+            for name, cell in part["cells"].items()
+        }
+        return part | {"methods": methods, "cells": cells}
+
+    return _change(results, change)
+
+
+def by_name(results: dict[str, Any]) -> dict[str, Any]:
+    """The results with mappings by method again."""
+
+    def change(part: dict[str, Any]) -> dict[str, Any]:
+        methods = part["methods"]
+        cells = {
+            name: cell | {key: dict(zip(methods, cell[key], strict=True)) for key in MAPPED}
+            for name, cell in part["cells"].items()
+        }
+        return {key: each for key, each in part.items() if key != "methods"} | {"cells": cells}
+
+    return _change(results, change)
+
+
+def _change(results: dict[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
+    """Change every variant that has cells; the attack has none."""
+
+    def change_run(run: dict[str, Any]) -> dict[str, Any]:
+        has_cells = {name for name, part in run.items() if name in VARIANTS and part["cells"]}
+        return {name: change(part) if name in has_cells else part for name, part in run.items()}
+
+    runs = {
+        problem: {seed: change_run(run) for seed, run in seeds.items()}
+        for problem, seeds in results["runs"].items()
+    }
+    return results | {"runs": runs}

@@ -19,8 +19,7 @@ from typer.cli import get_docs_for_click
 
 from benchmarks.leaves import tables as leaf_tables
 from benchmarks.records import Results, from_json
-from benchmarks.report import to_markdown
-from benchmarks.tables import measured_table, quantity_tables
+from benchmarks.report import measured_table, quantity_tables, to_markdown
 from benchmarks.targets import judge
 from filetypes import MAGIKA
 from iknow.cli.app import app
@@ -50,14 +49,14 @@ def benchmark() -> Results:
 
 @cache
 def gpu() -> dict[str, Any]:
-    """What `benchmarks/gpu.py` found."""
+    """What `python -m benchmarks.gpu` found."""
     found: dict[str, Any] = json.loads((DOCS / "performance" / "gpu.json").read_text("utf-8"))
     return found
 
 
 @cache
 def avx512() -> list[dict[str, Any]]:
-    """What `benchmarks/beside_faiss.py` found on a processor with AVX-512, run by run."""
+    """What `python -m benchmarks.beside_faiss` found on a processor with AVX-512, run by run."""
     path = DOCS / "performance" / "avx512.json"
     found: list[dict[str, Any]] = json.loads(path.read_text("utf-8"))
     return found

@@ -23,7 +23,7 @@ from iknow.errors import MissingExtraError
 from iknow.evaluation.metrics import Evaluation, evaluate
 from iknow.explain.assessment import Assessment
 from iknow.rules import Ball, RelativeBall
-from iknow.selection import Goal, Validation, match_coverage, select
+from iknow.selection import Goal, Validation, select
 from reproduction.data.datasets import Dataset
 from reproduction.notebooks.printed import METRICS, key_of
 from reproduction.notebooks.settings import Notebook
@@ -111,8 +111,8 @@ def _chosen(
     ball = select(Goal(), known, Ball)
     yield _cell(notebook, "chosen", "F_IK on validation", ball.coverage)
     yield from _cells(notebook, "chosen", test, dict(ball.neighborhoods), data)
-    relative = match_coverage(Goal(coverage=ball.coverage), known, RelativeBall)
-    yield from _cells(notebook, "relative", test, dict(relative.neighborhoods), data)
+    relative = RelativeBall.match(known.contrasts, known.belief, data.y_val, ball.coverage)
+    yield from _cells(notebook, "relative", test, dict(relative), data)
 
 
 def _cells(

@@ -10,7 +10,7 @@ from sklearn.neural_network import MLPClassifier
 from iknow import EpistemicClassifier
 from iknow.cli.assess import assertion_columns
 from iknow.search.cells import CpuIndex, StepCost
-from iknow.tables.writing import as_list
+from iknow.tables.columns import as_list
 from iknow.testing import assert_same_evidence
 
 pytest.importorskip("numba", reason="compiled search is the extra `fast`")

@@ -136,7 +136,7 @@ def test_other_neighborhoods_can_be_tried_either_way(n_neighbors):
 def test_an_explanation_tells_the_distances_of_its_own_sample():
     queries, _ = make_outputs(40, seed=1)
     later = fitted().assess(queries)
-    told = [[layer.nearest_for.distance for layer in later.explain(i).layers] for i in range(40)]
+    told = [[layer.samples_for[0].distance for layer in later.explain(i).layers] for i in range(40)]
     rows = np.arange(40)
     own = [each.class_distances[rows, later.belief_codes] for each in later.evidence.values()]
     np.testing.assert_array_equal(told, np.transpose(own))

@@ -101,7 +101,7 @@ def test_a_model_that_refuses_some_samples_is_asked_about_the_others_as_ever():
     explained = assessment.explain(int(lacking.argmax()))
     assert explained.belief is None
     assert "IDK, no belief" in str(explained)
-    assert all(layer.nearest_for is layer.nearest_against is None for layer in explained.layers)
+    assert not any(layer.samples_for or layer.samples_against for layer in explained.layers)
     with pytest.raises(InputError, match="no answer for row 0"):
         classifier.predict(asked)
 

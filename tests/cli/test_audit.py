@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
 
-from iknow.serve.audit import Answer, decode_input, encode_inputs, hash_encoded, now, open_journal
+from iknow.serve.audit import Answer, decode_input, encode_inputs, hash_input, now, open_journal
 from iknow.storage.info import describe_bundle
 from tests.serve.audit.records import make_answer, make_records
 
@@ -22,15 +22,13 @@ def answers(irises, iknow):
     """What a service would have recorded about the irises, with the answers of `iknow assess`."""
     iknow("assess", "b.iknow", "test.npy", "--model", "model.joblib", "-o", "said.jsonl")
     said = [json.loads(line) for line in (irises / "said.jsonl").read_text().splitlines()]
-    encoded, bundle = encode_inputs(np.load("test.npy")), describe_bundle("b.iknow").sha256
+    rows, bundle = np.load("test.npy"), describe_bundle("b.iknow").sha256
     return [
         Answer(
-            now(), "r", i, "me", "iris", "1", bundle, known, json.dumps(row["belief"]),
-            row["assertion"], row["reason"], row["level"], input=content,
+            now(), "r", i, "me", "iris", "1", bundle, hash_input(row), json.dumps(told["belief"]),
+            told["assertion"], told["reason"], told["level"], input=content,
         )
-        for i, (row, content, known) in enumerate(
-            zip(said, encoded, hash_encoded(encoded), strict=True)
-        )
+        for i, (told, row, content) in enumerate(zip(said, rows, encode_inputs(rows), strict=True))
     ]  # fmt: skip
 
 
@@ -86,10 +84,8 @@ def test_rows_by_name_are_derived_in_any_order(iknow, answers):
     order = [3, 0, 2, 1]
     names = [NAMES[i] for i in order]
     rows = [dict(zip(names, decode_input(a.input)[order], strict=True)) for a in answers]
-    encoded = encode_inputs(rows)
-    hashes = hash_encoded(encoded)
-    changed = zip(answers, encoded, hashes, strict=True)
-    write([replace(a, input=content, input_hash=known) for a, content, known in changed])
+    changed = zip(answers, rows, encode_inputs(rows), strict=True)
+    write([replace(a, input=content, input_hash=hash_input(row)) for a, row, content in changed])
     said = iknow("audit", "verify", "audit.db", "--bundle", "b.iknow", "--model", "model.joblib")
     assert f"{len(answers)} of {len(answers)} answers were derived again" in said
 

@@ -255,7 +255,7 @@ def test_a_belief_that_is_absent_is_none_and_never_the_last_class(silent):
     assert silent.robust_radius[1] == 0
     explanation = silent.explain(1)
     assert explanation.belief is None
-    assert explanation.layers[0].nearest_for is None
+    assert not explanation.layers[0].samples_for
     assert str(explanation).startswith("sample 1: IDK, no belief")
     assert "belief <b>none</b>" in explanation._repr_html_()
 

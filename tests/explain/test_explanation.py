@@ -120,15 +120,15 @@ def test_samples_and_exemplars_are_pictured_where_they_are_given(assessment):
     training = {10: np.zeros(4), 11: np.ones(4)}
     explanation = assessment.explain(1, samples=samples, training=training)
     assert explanation.picture == Features(tuple(samples[1].tolist()))
-    assert explanation.layers[0].nearest_for.picture == Features((1.0,) * 4)
+    assert explanation.layers[0].samples_for[0].picture == Features((1.0,) * 4)
     seen = assessment.explain(1, samples=samples, training=training, renderer=as_image(2, 2))
     np.testing.assert_array_equal(seen.picture.pixels, np.rint(samples[1] * 255).reshape(2, 2))
 
 
 def test_a_row_that_the_training_samples_do_not_have_is_not_pictured(assessment):
     explanation = assessment.explain(1, training=np.zeros((11, 4)))
-    assert explanation.layers[0].nearest_for.picture is None  # row 11
-    assert explanation.layers[0].nearest_against.picture is not None  # row 10
+    assert explanation.layers[0].samples_for[0].picture is None  # row 11
+    assert explanation.layers[0].samples_against[0].picture is not None  # row 10
 
 
 def test_the_slack_of_a_layer_is_that_of_the_layer_alone(evidence_from, explain_one):
@@ -177,14 +177,14 @@ def test_with_a_reach_for_each_class_the_one_shown_is_that_of_the_believed_one(
 
 def test_the_exemplar_against_is_the_nearest_of_all_other_classes(evidence_from, explain_one):
     evidence = evidence_from([[4, 3, 2]], n_neighbors=0)
-    against = [explain_one(evidence, Ball(1), belief).nearest_against.row for belief in range(3)]
+    against = [explain_one(evidence, Ball(1), belief).samples_against[0].row for belief in range(3)]
     assert against == [12, 12, 11]
 
 
 def test_exemplars_out_of_reach_are_still_named(evidence_from, explain_one):
     layer = explain_one(evidence_from([[7, 8, 9]], n_neighbors=0), Ball(1))
-    assert layer.nearest_for == Exemplar(10, "cat", 7.0)
-    assert layer.nearest_against == Exemplar(11, "dog", 8.0)
+    assert layer.samples_for[0] == Exemplar(10, "cat", 7.0)
+    assert layer.samples_against[0] == Exemplar(11, "dog", 8.0)
 
 
 @pytest.mark.parametrize("belief", [0, 1, 2])
@@ -194,8 +194,8 @@ def test_without_samples_of_the_believed_class_there_is_no_exemplar_for(
     distances = [[1.0, 2.0, 3.0]]
     distances[0][belief] = np.inf
     layer = explain_one(evidence_from(distances, n_neighbors=0), Ball(5), belief)
-    assert layer.nearest_for is None
-    assert layer.nearest_against is not None
+    assert not layer.samples_for
+    assert layer.samples_against
 
 
 @pytest.mark.parametrize("belief", [0, 1, 2])
@@ -205,8 +205,8 @@ def test_without_samples_of_another_class_there_is_no_exemplar_against(
     distances = np.full((1, 3), np.inf)
     distances[0, belief] = 1.0
     layer = explain_one(evidence_from(distances, n_neighbors=0), Ball(5), belief)
-    assert layer.nearest_for == Exemplar(10 + belief, CLASSES[belief], 1.0)
-    assert layer.nearest_against is None
+    assert layer.samples_for[0] == Exemplar(10 + belief, CLASSES[belief], 1.0)
+    assert not layer.samples_against
 
 
 @pytest.mark.parametrize(
@@ -216,10 +216,10 @@ def test_without_samples_of_another_class_there_is_no_exemplar_against(
 )
 def test_a_record_holds_plain_values(classes, kind, evidence_from, explain_one):
     layer = explain_one(evidence_from([[1, 4, 3]], n_neighbors=2), Nearest(2), classes=classes)
-    assert type(layer.nearest_for.label) is kind
+    assert type(layer.samples_for[0].label) is kind
     assert type(layer.support[0]) is kind
-    assert type(layer.nearest_for.row) is int
-    assert type(layer.nearest_for.distance) is float
+    assert type(layer.samples_for[0].row) is int
+    assert type(layer.samples_for[0].distance) is float
     assert type(layer.reach) is float
 
 
@@ -241,10 +241,6 @@ def test_with_a_quorum_all_samples_are_named(crowd, explain_one):
     # The owl is nearer, but alone; two of three dogs are within reach.
     dogs = [(3, 2.0), (4, 2.5), (5, 3.0)]
     assert layer.samples_against == tuple(Exemplar(row, "dog", at) for row, at in dogs)
-    assert (layer.nearest_for, layer.nearest_against) == (
-        Exemplar(0, "cat", 1.0),
-        Exemplar(3, "dog", 2.0),
-    )
     assert (layer.support, layer.margin) == (("cat",), 0.5)
     assert layer.slack == Slack(
         "radius", 2.5, shrink=ChangePoint(1.0, Assertion.IDK), grow=ChangePoint(3.0, Assertion.IMK)

@@ -23,8 +23,8 @@ def test_the_card_says_what_the_record_says(assessment):
     for said in ["IMK", "I may know", "dog", "hidden finds cat and dog within the reach 1.5"]:
         assert said in words
     for layer in explanation.layers:
-        assert str(layer.nearest_for) in words
-        assert str(layer.nearest_against) in words
+        assert str(layer.samples_for[0]) in words
+        assert str(layer.samples_against[0]) in words
         assert str(layer.slack) in words
 
 

@@ -176,8 +176,8 @@ def test_training_samples_may_be_numbered_beyond_what_a_float_holds(assessed, op
     page = open_page(make_report(numbered, y_true, samples=np.zeros((5, 3)), training=training))
     layer = numbered.explain(page.run("return Report.page.chosen")).layers[0]
     shown = page.text("#detail")
-    assert f"training #{layer.nearest_for.row}" in shown
-    assert f"against: #{layer.nearest_against.row}" in shown  # the heading of its features
+    assert f"training #{layer.samples_for[0].row}" in shown
+    assert f"against: #{layer.samples_against[0].row}" in shown  # the heading of its features
 
 
 def test_a_click_opens_the_evidence(digits_page, open_page):
@@ -190,7 +190,7 @@ def test_a_click_opens_the_evidence(digits_page, open_page):
     assert f"Sample #{i}" in detail
     assert f"The model says “{explanation.belief}”" in detail
     for layer in explanation.layers:
-        for exemplar in (layer.nearest_for, layer.nearest_against):
+        for exemplar in (layer.samples_for[0], layer.samples_against[0]):
             assert f"training #{exemplar.row}" in detail
             assert f"{exemplar.distance:.4g}" in detail
     # The sample and an exemplar for and against in each of two layers, drawn for real.
@@ -237,8 +237,8 @@ def test_the_reason_is_told_in_words_that_name_the_facts(assessed, open_page):
     i, words = found[Reason.OVERLAP]
     layers = assessment.explain(i).layers
     mixed = next(layer for layer in layers if len(layer.support) > 1)
-    assert f"#{mixed.nearest_against.row} of “{mixed.nearest_against.label}”" in words
-    assert f"at {mixed.nearest_against.distance:.4g}" in words
+    assert f"#{mixed.samples_against[0].row} of “{mixed.samples_against[0].label}”" in words
+    assert f"at {mixed.samples_against[0].distance:.4g}" in words
 
 
 def test_the_table_is_used_by_the_keyboard(digits_page, open_page):
@@ -476,7 +476,7 @@ def test_a_belief_that_is_far_is_said_to_be_far_whatever_else_is_near(assessed, 
     near = (assessment.reason == Reason.EXTRAPOLATION) & (distances.min(axis=1) < 0.5)
     i = int(np.flatnonzero(near)[0])
     page.run("Report.page.choose(arguments[0])", i)
-    own = assessment.explain(i).layers[0].nearest_for
+    own = assessment.explain(i).layers[0].samples_for[0]
     words = page.text("#detail .sentence")
     assert f"of “{own.label}” (#{own.row}) is at {own.distance:.4g}, beyond ε = 0.5." in words
 

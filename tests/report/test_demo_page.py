@@ -68,7 +68,7 @@ def test_one_can_say_from_it_why_a_prediction_is_imk(page, judged):
     assert assessment.assertion[i] == Assertion.IMK
     layer = next(one for one in assessment.explain(i).layers if len(one.support) > 1)
     assert f"The model says “{assessment.belief[i]}”" in shown
-    assert f"“{layer.nearest_for.label}” (#{layer.nearest_for.row})" in shown
+    assert f"“{layer.samples_for[0].label}” (#{layer.samples_for[0].row})" in shown
     last = layer.samples_against[-1]
     assert f"But 3 samples of “{last.label}” up to #{last.row}, at " in shown
     assert "Both classes are supported, so: I may know." in shown

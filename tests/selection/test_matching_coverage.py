@@ -8,15 +8,19 @@ from iknow.core.evidence import Evidence
 from iknow.core.support import find_support, justify
 from iknow.errors import InputError, SelectionError
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
-from iknow.selection import Goal, Validation, match_k, match_threshold
-from iknow.selection import match_coverage as match_goal
+from iknow.selection import Goal, Validation, choose, match_k, match_threshold
+from iknow.selection.selection import Candidate, record_choice
 from iknow.testing import brute_force
 
 TARGETS = (0.0, 0.2, 0.5, 0.77, 1.0)
 
 
 def match_coverage(evidence, belief, y_true, rule, coverage):
-    return match_goal(Goal(coverage=coverage), Validation(evidence, belief, y_true), rule)
+    known = Validation(evidence, belief, y_true)
+    if rule is not RelativeBall:
+        return choose(Goal(coverage=coverage), known, rule)
+    rules = rule.match(known.contrasts, belief, y_true, coverage)  # `choose` would take levels
+    return record_choice(known, Candidate(rules), "matched")
 
 
 def random_evidence(seed):

@@ -7,7 +7,7 @@ import pytest
 
 from iknow.errors import InputError
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
-from iknow.selection import Goal, Validation, choose, match_coverage, select
+from iknow.selection import Goal, Validation, choose, select
 from iknow.testing import brute_force
 
 
@@ -64,7 +64,6 @@ def test_several_k_are_tried(rule, data):
 
 def test_a_coverage_is_matched(data):
     found = choose(Goal(coverage=0.6), Validation(*data), Nearest)
-    assert repr(found) == repr(match_coverage(Goal(coverage=0.6), Validation(*data), Nearest))
     assert found.method == "matched"
     assert choose(Goal(coverage=0.6), Validation(*data), RelativeBall).coverage == pytest.approx(
         0.6, abs=1.001 / 200

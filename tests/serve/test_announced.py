@@ -18,8 +18,8 @@ import pytest
 from iknow import Client, EpistemicClassifier
 from iknow.errors import ServiceError
 from iknow.serve.audit import Retention, open_journal, verify
+from iknow.serve.audit.announced import ANNOUNCED, FOUND, MADE, UNDONE, complete, shorten
 from iknow.serve.audit.records import make_event
-from iknow.serve.audit.writer import ANNOUNCED, FOUND, MADE, UNDONE, complete, shorten
 from iknow.serve.served import BundleSource, serve_classifier
 from iknow.serve.settings import Settings
 from iknow.storage.bundle import compact_bundle

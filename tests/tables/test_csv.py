@@ -278,3 +278,8 @@ def test_numbers_are_never_taken_for_formulas(tmp_path):
     frame = pd.read_csv(tmp_path / "out.csv", dtype=str, keep_default_na=False)
     assert frame["a"].tolist() == numbers
     assert [float(cell) for cell in frame["b"]] == np.arange(-3.5, 3).tolist()
+
+
+def test_a_file_is_written_byte_for_byte_as_spreadsheets_expect_it(tmp_path):
+    write_table(tmp_path / "plain.csv", {"a": [1, 2], "y": ["p", "=q"]})
+    assert (tmp_path / "plain.csv").read_bytes() == b"a,y\r\n1,p\r\n2,'=q\r\n"

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iknow.explain.answers import Coded
-from iknow.tables.writing import harmless, to_csv
+from iknow.tables.columns import harmless, to_csv
 
 SPECIAL = st.sampled_from("ab=+-@\t\r\n,\"' 0123.é€\U0001f600")
 ANY = st.characters(exclude_categories=["Cs"], exclude_characters="\0")

@@ -25,8 +25,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks.scoreboard.data import Data
-from benchmarks.scoreboard.torch.descent import Conditions, descend
-from benchmarks.scoreboard.torch.evidence import LayerEvidence, nearest_guides
+from benchmarks.scoreboard.torch.descent import (
+    Conditions,
+    LayerEvidence,
+    descend,
+    nearest_guides,
+)
 from benchmarks.scoreboard.torch.plain_index import PlainIndex
 from benchmarks.scoreboard.torch.training import predict, train
 from iknow.classifier.estimator import EpistemicClassifier

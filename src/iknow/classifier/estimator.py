@@ -151,9 +151,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def paper(cls, model: Any, **parameters: Any) -> Self:
         """The method as published: balls in the last hidden layer and the output, Euclidean.
 
-        Args:
-            model: As for a new classifier.
-            **parameters: Any others, such as another of the paper's rules.
+        `model` and `parameters`, such as another of the paper's rules, as for a new classifier.
 
         Examples:
             >>> ec = EpistemicClassifier.paper(trained).fit(X_train, y_train)
@@ -335,17 +333,11 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def watch(self, X: Any) -> Self:
-        """Take fresh samples as what is ordinary, for a `DriftAlarm` to compare with.
+        """Take fresh samples `X` as what is ordinary, for a `DriftAlarm` to compare with.
 
         They take the place of those that `tune` set apart, in `selection_.watch`, and are saved
-        with the classifier: not the samples, but their levels, of at most 20,000 of them.
-
-        Args:
-            X: n samples like those to come, which have neither trained the model nor tuned the
-                classifier, or a loader that yields them.
-
-        Raises:
-            InputError: They are training samples, or those that tuned, as far as that shows.
+        with the classifier: not the samples, but their levels, of at most 20,000 of them. Samples
+        that trained the model or tuned the classifier are refused, as far as that shows.
 
         Examples:
             >>> ec = EpistemicClassifier(trained).fit(X_train, y_train).tune(X_val, coverage=0.8)
@@ -425,10 +417,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return the model's own probabilities, of shape (n, n_classes), as `classes_` orders them.
 
         Scores that are no probabilities, as the logits of a network, go through a softmax. Classes
-        that `add` brought later have no column, as the model does not score them.
-
-        Args:
-            X: n samples, in any form the model takes.
+        that `add` brought later have no column, as the model does not score them. `X`: n samples.
 
         Examples:
             >>> ec = EpistemicClassifier(FrozenEstimator(trained)).fit(X_train, y_train)
@@ -442,11 +431,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @available_if(_has("decision_function"))  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> Floats:
-        """Return the decision function of the wrapped classifier, as it gives it.
-
-        Args:
-            X: n samples, in any form the model takes.
-        """
+        """Return the decision function of the wrapped classifier for `X`, as it gives it."""
         plan = self.plan_
         samples = observe.read(self, plan, X)
         estimator: Any = plan.model.estimator  # type: ignore[attr-defined]
@@ -455,10 +440,8 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @available_if(_has("set_output"))  # type: ignore[untyped-decorator]
     def set_output(self, *, transform: str | None = None) -> Self:
-        """Set what the transformers of a wrapped pipeline return, as `Pipeline.set_output` does.
-
-        Args:
-            transform: "default", "pandas", "polars", or None for no change.
+        """Set what the transformers of a wrapped pipeline return, as `Pipeline.set_output` does:
+        `transform` is "default", "pandas", "polars", or None for no change.
         """
         self.model.set_output(transform=transform)
         if (trained := getattr(getattr(self, "model_", None), "estimator", None)) is not None:

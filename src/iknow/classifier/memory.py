@@ -64,9 +64,18 @@ class Memory:
     """The training samples of a fitted `classifier`: `EpistemicClassifier.memory`.
 
     Examples:
-        >>> ec = EpistemicClassifier(trained).fit(X_train, y_train)
-        >>> ec.memory
-        Memory of 50 samples in layer 'input'
+        >>> ec = EpistemicClassifier(FrozenEstimator(trained)).fit(X_train, y_train)
+        >>> ec.tune(X_val, y_val).save("iris.iknow")
+        >>> ec = EpistemicClassifier.load("iris.iknow", FrozenEstimator(trained))
+        >>> ec.memory.add(X_val[:2], y_val[:2], who="Ada", why="new leaves")
+        array([50, 51])
+        >>> ec.memory.remove([3, 7], why="blurred").relabel([5], [0], who="Ada", why="a slip")
+        Memory of 50 samples in layer 'input', 3 changes since fit
+        >>> _ = ec.memory.commit()
+        >>> EpistemicClassifier.load("iris.iknow").memory.log[-1].why
+        'a slip'
+        >>> len(ec.memory.compact())
+        50
     """
 
     def __init__(self, classifier: EpistemicClassifier) -> None:
@@ -99,29 +108,14 @@ class Memory:
                 Default: they count on from the highest that there ever was.
             who: Who adds them, for `log`.
             why: Why, likewise.
-
-        Examples:
-            >>> ec = EpistemicClassifier(trained).fit(X_train, y_train)
-            >>> ec.memory.add(X_val[:2], y_val[:2], who="Ada", why="new leaves")
-            array([50, 51])
         """
         return extend(self._classifier, X, y, rows, who, why)
 
     def remove(self, ids: Any, who: str = "", why: str = "") -> Self:
-        """Remove samples from the evidence, by their numbers.
+        """Remove samples by their numbers `ids`, as `Explanation` shows them, of shape (n,).
 
         A class may lose its last sample: it is then without evidence. After `compact`, nothing of
-        them is left in the classifier, and `save` never writes them.
-
-        Args:
-            ids: Numbers of the samples, such as `Explanation` shows them, of shape (n,).
-            who: Who removes them, for `log`.
-            why: Why, likewise.
-
-        Examples:
-            >>> ec = EpistemicClassifier(trained).fit(X_train, y_train)
-            >>> ec.memory.remove([3, 7], why="blurred").log[0].what
-            'remove'
+        them is left in the classifier, and `save` never writes them. `who`, `why`: for `log`.
         """
         numbers = np.sort(as_row_numbers(ids, None, "ids"))
         change = Change(REMOVE, now(), who, why, numbers, NONE, NONE, {})
@@ -130,16 +124,8 @@ class Memory:
     def relabel(self, ids: Any, y: Any, who: str = "", why: str = "") -> Self:
         """Give samples other labels, or the same ones, which is logged all the same.
 
-        Args:
-            ids: Numbers of the samples, of shape (n,).
-            y: Their labels from now on, of shape (n,). A new one is a new class; see `add`.
-            who: Who relabels them, for `log`.
-            why: Why, likewise.
-
-        Examples:
-            >>> ec = EpistemicClassifier(trained).fit(X_train, y_train)
-            >>> ec.memory.relabel([3], [0], who="Ada", why="a slip").log[0].ids
-            array([3])
+        `ids`: their numbers, of shape (n,). `y`: their labels from now on, of shape (n,). A new one
+        is a new class; see `add`. `who`, `why`: for `log`.
         """
         numbers, when = as_row_numbers(ids, None, "ids"), now()
         order = np.argsort(numbers)
@@ -159,11 +145,6 @@ class Memory:
 
         Nothing of a removed sample is left, but for its number in `log`. If changes were not
         committed yet, `commit` then writes the bundle anew, compacted too.
-
-        Examples:
-            >>> ec = EpistemicClassifier(trained).fit(X_train, y_train)
-            >>> len(ec.memory.remove([3]).compact())
-            49
         """
 
         def folded(plan: Plan) -> Plan:
@@ -177,24 +158,15 @@ class Memory:
     def commit(self, path: str | os.PathLike[str] | None = None) -> Self:
         """Write what changed since `load`, or since the last `commit`, to the bundle.
 
+        `path`: the bundle, by default the file that the classifier was loaded from.
+
         When it returns, the changes survive a power failure; if it fails, the bundle is as it was,
         and the changes are still here. Classifiers loaded before go on as they are. Removed samples
         stay in the file until `iknow.storage.bundle.compact_bundle`, or `save`.
 
-        Args:
-            path: The bundle. Default: the file that it was loaded from.
-
         Raises:
             ConflictError: Somebody else has changed the bundle since.
             OSError: The disk is full, or the file may not be written.
-
-        Examples:
-            >>> ec = EpistemicClassifier(FrozenEstimator(trained)).fit(X_train, y_train)
-            >>> ec.tune(X_val, y_val).save("iris.iknow")
-            >>> ec = EpistemicClassifier.load("iris.iknow", FrozenEstimator(trained))
-            >>> _ = ec.memory.remove([3], who="Ada", why="blurred").commit()
-            >>> EpistemicClassifier.load("iris.iknow").memory.log[0].why
-            'blurred'
         """
         return self.step(lambda plan: commit_changes(plan, path))
 

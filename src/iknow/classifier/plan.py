@@ -40,36 +40,20 @@ KINDS_OF_RULE = (
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What a classifier asserts by: its model, its memory, and the rules that were chosen.
-
-    Attributes:
-        model: The model, as iknow reads it.
-        layers: Names of the layers whose activations are in memory.
-        classes: Labels of shape (n_classes,): those that the model scores, then those that came
-            with later samples.
-        indexes: The training samples of each layer.
-        probe: What the model can be recognized by, or why it cannot.
-        rules: By layer, in all of them or some; None until they are given or tuned.
-        selection: How the rules were chosen and what is promised; None if they were given.
-        given: The selection that was given as the rule, perhaps another classifier's: its levels
-            and classes count, its promises do not.
-        log: What happened to the memory since `fit`, the first change first.
-        bundled: What the bundle says about itself that it was loaded from, its path and sha256;
-            empty if there is none.
-        uncommitted: Of a loaded classifier: the changes that its bundle does not have; None if they
-            were folded in.
-    """
+    """What a classifier asserts by: its model, its memory, and the rules that were chosen."""
 
     model: Model
-    layers: tuple[str, ...]
-    classes: Labels
-    indexes: Mapping[str, LayerIndex]
-    probe: Probe | str
-    rules: Mapping[str, Rule] | None = None
-    selection: Selection | None = None
+    layers: tuple[str, ...]  # whose activations are in memory
+    classes: Labels  # those that the model scores, then those that came with later samples
+    indexes: Mapping[str, LayerIndex]  # the training samples of each layer
+    probe: Probe | str  # what the model can be recognized by, or why it cannot
+    rules: Mapping[str, Rule] | None = None  # in some layers; None until they are given or tuned
+    selection: Selection | None = None  # how they were chosen, and what is promised
+    # Given as the rule, perhaps another classifier's: its levels count, its promises do not.
     given: Selection | None = None
-    log: tuple[Logged, ...] = ()
-    bundled: Mapping[str, Any] = field(default_factory=dict)
+    log: tuple[Logged, ...] = ()  # what happened to the memory since `fit`
+    bundled: Mapping[str, Any] = field(default_factory=dict)  # path and sha256 it was loaded from
+    # Changes that the bundle it was loaded from does not have; None if they were folded in.
     uncommitted: tuple[Change, ...] | None = None
 
     @property
@@ -115,14 +99,10 @@ class CheckedParameters:
     """What the parameters of a classifier ask for, checked and completed by its model and its first
     batch of training samples.
 
-    Layers that a user computed have the role "hidden" and may have a telling name.
-
-    Attributes:
-        roles: By layer.
-        named: Whether the user named the layers, or a metric for them.
-        levels: Whether levels choose the rules.
-        metrics: By layer, those that the user gave, None for the others.
-        fixed: The rules that need no tuning, None if there is something to tune.
+    roles, metrics: by layer; None for a metric that the user did not give. Layers that a user
+    computed have the role "hidden" and may have a telling name. named: whether the user named the
+    layers, or a metric for them. levels: whether these choose the rules. fixed: rules that need no
+    tuning, None if there is something to tune.
     """
 
     def __init__(self, classifier: EpistemicClassifier, model: Model, first: Any) -> None:

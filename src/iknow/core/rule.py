@@ -256,7 +256,7 @@ class Rule(ABC):
         cls: type[Self], evidence: ValidationEvidence, belief: Ints, y_true: Ints, coverage: float
     ) -> dict[str, Self]:
         """The rule by layer whose coverage is nearest to `coverage`; `evidence`, `belief` and
-        `y_true` as for `match_coverage`.
+        `y_true` as in `iknow.selection.Validation`.
         """
         raise SelectionError(f"{cls.__name__} cannot be matched to a coverage")
 

@@ -23,15 +23,14 @@ what they share cancels in their differences and does not in their means.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from iknow.core.arrays import Bools, Floats, Labels
+from iknow.core.arrays import Bools, Floats
 from iknow.core.codes import positions_of
 from iknow.core.level import are_probabilities
 from iknow.core.text import as_real
@@ -94,7 +93,7 @@ def compare(
     """
     for value, what in ((accuracy, "accuracy"), (confidence, "confidence")):
         as_real(value, what, "lie between 0 and 1, both excluded", lambda number: 0 < number < 1)
-    observer = find_observer(classifier, training[0])
+    observer = Observer(classifier, training[0])
     known, invalid = observer.observe(*training, "the labels of training")
     known = known[~invalid]
     held, invalid = observer.observe(*validation, "the labels of validation")
@@ -127,7 +126,7 @@ def compare(
     found = _all_sets(training[0], test, perturbations, sets or {}, random_state)
     scored = [score(*each) for each in found]
     shares = tuple(float(coverage) for coverage in coverages)
-    return _tabulate(methods, clean, scored, shares, accuracy, confidence, random_state)
+    return tabulate(methods, clean, scored, shares, accuracy, confidence, random_state)
 
 
 def _all_sets(
@@ -156,17 +155,38 @@ def _all_sets(
 SMALLEST = 1e-300  # a probability of 0 has no logarithm
 
 
-@dataclass(frozen=True, eq=False)
 class Observer:
-    """Asks a model about samples."""
+    """Asks a fitted classifier's model about samples like X, a few of which say what layers it has.
 
-    model: Model
-    classes: Labels
-    input: str  # the layer that stands for the input
-    hidden: str | None  # the last hidden layer
-    logits: str | None  # the layer that holds logits; None for the model's scores
-    from_probabilities: bool  # whether scores are probabilities
-    transform: Callable[[Any], NDArray[Any]]  # applied to the input layer
+    input: the layer that stands for the input. hidden: the last hidden layer, if there is one.
+    logits: the layer that holds logits; None for the model's scores.
+    """
+
+    def __init__(self, classifier: Any, X: Any) -> None:
+        model: Model = classifier.model_
+        self.model, self.classes = model, classifier.classes_
+        if isinstance(model, PrecomputedModel):
+            raise InputError(
+                "a comparison perturbs inputs, so it needs the model itself; this classifier holds "
+                "only a model's outputs: fit it on the model and its inputs"
+            )
+        few = next(iter(cut_batches(model.prepare(X), 64)))
+        layers = reversed(model.layers(few))
+        named = {each.role: each.name for each in layers if each.name != "input"}
+        self.hidden, self.logits = named.get("hidden"), None
+        self.input = "input" if self.hidden else named.get("input", "input")
+        try:
+            scores = model.observe(few, (self.input,)).scores
+        except LayerError:  # that of texts and tokens is no place to measure in
+            self.input = self.hidden or str(classifier.layers_[0])
+            scores = model.observe(few, (self.input,)).scores
+        # Of two classes there is one column of logits.
+        several = isinstance(model, SklearnModel) and scores.shape[1] > 2
+        if several and named.get("output") == "logits":
+            self.logits = "logits"
+        index = getattr(classifier, "indexes_", {}).get(self.input)
+        self.transform = np.asarray if index is None else index.metric.transform
+        self.from_probabilities = are_probabilities(scores)
 
     def observe(self, X: Any, y: Any = None, what: str = "y") -> tuple[Observed, Bools]:
         """What the model makes of samples, and which it cannot answer, of shape (n,).
@@ -186,31 +206,6 @@ class Observer:
         belief = np.where(said.invalid, 0, said.belief)
         codes = None if y is None else encode(as_labels(y, len(belief), what), self.classes, what)
         return Observed(inputs, hidden, logits, belief, codes), said.invalid
-
-
-def find_observer(classifier: Any, X: Any) -> Observer:
-    """The observer of a fitted classifier's model, found by running a few samples."""
-    model = classifier.model_
-    if isinstance(model, PrecomputedModel):
-        raise InputError(
-            "a comparison perturbs inputs, so it needs the model itself; this classifier holds "
-            "only a model's outputs: fit it on the model and its inputs"
-        )
-    few = next(iter(cut_batches(model.prepare(X), 64)))
-    named = {each.role: each.name for each in reversed(model.layers(few)) if each.name != "input"}
-    hidden, logits = named.get("hidden"), None
-    first = "input" if hidden else named.get("input", "input")
-    try:
-        scores = model.observe(few, (first,)).scores
-    except LayerError:  # that of texts and tokens is no place to measure in
-        first = hidden or str(classifier.layers_[0])
-        scores = model.observe(few, (first,)).scores
-    if isinstance(model, SklearnModel) and named.get("output") == "logits" and scores.shape[1] > 2:
-        logits = "logits"  # of two classes there is one column
-    index = getattr(classifier, "indexes_", {}).get(first)
-    transform = np.asarray if index is None else index.metric.transform
-    probable = are_probabilities(scores)
-    return Observer(model, classifier.classes_, first, hidden, logits, probable, transform)
 
 
 RESAMPLES = 200  # enough for the ends of a 95% interval to within a tenth of its width or so
@@ -237,11 +232,16 @@ class Scored:
 
     name: str
     scores: Floats  # of shape (n_methods, n)
-    wrong: Bools  # which answers are, of shape (n,)
+    wrong: Bools  # which answers are, (n,); (n_methods, n) if a method gives answers of its own
     own: bool = False  # whether it is the test data, as it is or perturbed, sample by sample
 
+    def wrong_of(self, method: int) -> Bools:
+        """Which answers of a method are wrong, of shape (n,)."""
+        wrong: Bools = np.broadcast_to(self.wrong, self.scores.shape)[method]
+        return wrong
 
-def _tabulate(
+
+def tabulate(
     methods: tuple[str, ...],
     clean: Scored,
     scored: Sequence[Scored],
@@ -250,35 +250,41 @@ def _tabulate(
     confidence: float,
     random_state: int,
 ) -> Comparison:
-    """All figures. clean: the validation data. scored: all sets, the test data first."""
+    """All figures, from scores. clean: the validation data. scored: all sets, the test data first.
+
+    `compare` finds the scores; those who have them already, as the scoreboard does, begin here.
+    """
     rng, test = np.random.default_rng(random_state), scored[0]
     limits = [[match_coverage(row, coverage) for coverage in coverages] for row in clean.scores]
-    weights = draw_weights(len(test.wrong), rng)
+    weights = draw_weights(test.scores.shape[1], rng)
     shape = len(methods), len(scored), len(coverages)
     wrong, asserted, areas = np.empty(shape), np.empty(shape), np.empty(shape[:2])
     wrong_drawn = np.empty((RESAMPLES, *shape))
     curves: dict[str, dict[str, RiskCoverage]] = {each.name: {} for each in scored}
     for s, each in enumerate(scored):
-        drawn = weights if each.own else draw_weights(len(each.wrong), rng)
+        n = each.scores.shape[1]
+        drawn = weights if each.own else draw_weights(n, rng)
         parts = [each] if each is test else [test, each]  # each part counts the same
-        mass = np.concatenate([np.full(len(part.wrong), 1 / len(part.wrong)) for part in parts])
-        missed = np.concatenate([part.wrong for part in parts])
+        sizes = [part.scores.shape[1] for part in parts]
+        mass = np.concatenate([np.full(size, 1 / size) for size in sizes])
         for m, method in enumerate(methods):
+            missed = np.concatenate([part.wrong_of(m) for part in parts])
             taken = np.stack([limit.asserts(each.scores[m]) for limit in limits[m]])
             asserted[m, s] = taken.mean(axis=1)
-            taken = taken * each.wrong  # (n_coverages, n)
+            taken = taken * each.wrong_of(m)  # (n_coverages, n)
             wrong[m, s] = taken.mean(axis=1)
-            wrong_drawn[:, m, s] = drawn @ taken.T / len(each.wrong)
+            wrong_drawn[:, m, s] = drawn @ taken.T / n
             curve = risk_coverage(np.concatenate([part.scores[m] for part in parts]), missed, mass)
             areas[m, s] = curve.area
             curves[each.name][method] = curve.thinned(POINTS)
     goal: Any = {"accuracy": accuracy, "confidence": confidence, "random_state": random_state}
-    certified = [certify_threshold(row, clean.wrong, **goal) for row in clean.scores]
+    rows = enumerate(clean.scores)
+    certified = [certify_threshold(row, clean.wrong_of(m), **goal) for m, row in rows]
     by_mapie = None
     if Softmax.name in methods:
         m = methods.index(Softmax.name)
         with suppress(MissingExtraError):
-            limit = certify_by_mapie(clean.scores[m], clean.wrong, **goal)
+            limit = certify_by_mapie(clean.scores[m], clean.wrong_of(m), **goal)
             by_mapie = float((test.scores[m] >= limit).mean())
     return Comparison(
         methods=methods,
@@ -291,8 +297,8 @@ def _tabulate(
         augrc=areas,
         certified=(test.scores >= np.array(certified)[:, None]).mean(axis=1),
         certified_by_mapie=by_mapie,
-        errors=np.array([each.wrong.mean() for each in scored]),
-        sizes=tuple(len(each.wrong) for each in scored),
+        errors=np.array([each.wrong_of(0).mean() for each in scored]),
+        sizes=tuple(each.scores.shape[1] for each in scored),
         accuracy=accuracy,
         confidence=confidence,
         curves=curves,

@@ -297,11 +297,8 @@ class Assessment:
         )
 
     def __getitem__(self, samples: Any) -> Assessment:
-        """Return the assessment of some samples, in that order, gathering evidence for no others.
-
-        Args:
-            samples: A position, a slice, positions or a mask of shape (n,). A single position gives
-                an assessment of one sample.
+        """Return the assessment of some `samples`, in that order, gathering evidence for no others:
+        by a position, a slice, positions or a mask of shape (n,).
         """
         rows: Any = samples
         try:
@@ -320,14 +317,11 @@ class Assessment:
         return (self[i : i + 1] for i in range(len(self)))
 
     def for_and_against(self, layer: str) -> dict[str, Any]:
-        """What `layer` finds for and against each belief, columns of shape (n,) by name.
+        """What a `layer` finds for and against each belief, columns of shape (n,) by name.
 
         `for` and `against`, distances, with a quorum those to the samples that complete it; inf
         where there is none. `for_row` and `against_row`, their training rows, and `against_class`,
         a code; -1 likewise. `reach`, that for the believed class, or the longest without one.
-
-        Args:
-            layer: Name of the layer.
         """
         weighed, belief = self.weighed[layer], self.belief_codes
         reach = reach_by_class(self.neighborhoods[layer], weighed)

@@ -90,16 +90,6 @@ class LayerExplanation:
     slack: Slack | None
 
     @property
-    def nearest_for(self) -> Exemplar | None:
-        """The nearest sample of the believed class."""
-        return self.samples_for[0] if self.samples_for else None
-
-    @property
-    def nearest_against(self) -> Exemplar | None:
-        """The nearest sample of the other class."""
-        return self.samples_against[0] if self.samples_against else None
-
-    @property
     def extent(self) -> str:
         """The reach in words, and another class's where it differs."""
         if self.reach is None:

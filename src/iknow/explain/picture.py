@@ -111,10 +111,7 @@ def as_image(*shape: int, limits: tuple[float, float] | None = None) -> Renderer
 
 
 def as_series(n_channels: int = 1) -> Renderer:
-    """Make a renderer for samples that are series.
-
-    Args:
-        n_channels: Samples have the shape (n_channels, n_steps), or are flat.
+    """Make a renderer for series: samples of shape (`n_channels`, n_steps), or flat ones.
 
     Examples:
         >>> as_series()([1, 2, 3]).values
@@ -132,10 +129,7 @@ def as_series(n_channels: int = 1) -> Renderer:
 
 
 def as_features(names: Sequence[str] | None = None) -> Renderer:
-    """Make a renderer for samples that are rows of features.
-
-    Args:
-        names: A name for each feature.
+    """Make a renderer for samples that are rows of features, with their `names`, if they have any.
 
     Examples:
         >>> as_features(["height", "width"])([1.5, 2.0]).names

@@ -84,11 +84,8 @@ def first_to_test(
 
 
 def least_samples(accuracy: float, confidence: float) -> int:
-    """Return the number of samples, all right, below which nothing can be certified.
-
-    Args:
-        accuracy: To certify, between 0 and 1.
-        confidence: Probability with which the certificate holds.
+    """Return the number of samples, all right, below which no `accuracy` can be certified with a
+    `confidence`.
 
     Examples:
         >>> least_samples(0.99, 0.95)
@@ -98,12 +95,8 @@ def least_samples(accuracy: float, confidence: float) -> int:
 
 
 def samples_needed(accuracy: float, confidence: float, error_rate: float) -> int | None:
-    """Return about how few samples, within 5%, certify an accuracy; None if no number does.
-
-    Args:
-        accuracy: To certify, between 0 and 1.
-        confidence: Probability with which the certificate holds.
-        error_rate: The share of the samples that are wrong.
+    """Return about how few samples, within 5%, certify an `accuracy` with a `confidence` if a share
+    `error_rate` of them is wrong; None if no number does.
 
     Examples:
         >>> samples_needed(0.99, 0.95, error_rate=0.005)

@@ -68,24 +68,17 @@ def choose(
     if validation.y_true is None:
         raise InputError(f"tuning {rule.__name__} needs labels: give y too")
     if goal.coverage is not None:
-        return match_coverage(goal, validation, rule)
+        if not speaks_for(rule, "match"):
+            able = [n for n, each in RULES.items() if each.by_level or speaks_for(each, "match")]
+            raise SelectionError(
+                f"a coverage can be matched by {' and '.join(able)}; {rule.__name__} can be tuned "
+                "for the largest coverage: leave coverage out"
+            )
+        data = validation.contrasts, validation.belief, np.asarray(validation.y_true)
+        return record_choice(validation, Candidate(rule.match(*data, goal.coverage)), "matched")
     if goal.accuracy is not None:
         return certify(goal, validation, rule, classes)
     return select(goal, validation, rule)
-
-
-def match_coverage(goal: Goal, validation: Validation, rule: type[Rule]) -> Selection:
-    """Choose the setting of a rule, such as `Nearest`, whose coverage is closest to a goal's."""
-    if goal.coverage is None:
-        raise InputError("matching needs a coverage: Goal(coverage=0.8)")
-    if not speaks_for(rule, "match"):
-        able = " and ".join(name for name, each in RULES.items() if speaks_for(each, "match"))
-        raise SelectionError(
-            f"a coverage can be matched by {able}; {rule.__name__} can be tuned for the largest "
-            "coverage: leave coverage out"
-        )
-    data = validation.contrasts, validation.belief, np.asarray(validation.y_true)
-    return record_choice(validation, Candidate(rule.match(*data, goal.coverage)), "matched")
 
 
 def select(goal: Goal, validation: Validation, rule: type[Rule], n_trials: int = 50) -> Selection:

@@ -114,11 +114,9 @@ def count_from(found: Floats, grid: Floats) -> Ints:
 
 
 def match_threshold(confidence: Floats, coverage: float) -> float:
-    """Return the threshold t for which the fraction of `confidence >= t` is closest to a coverage.
+    """Return the threshold t for which the fraction of `confidence >= t` is closest to `coverage`.
 
-    Args:
-        confidence: Confidences such as the highest scores, of shape (n,).
-        coverage: The fraction to match.
+    `confidence`: such as the highest scores, of shape (n,).
 
     Examples:
         >>> match_threshold(np.array([0.5, 0.7, 0.8, 0.9]), 0.5)

@@ -5,7 +5,7 @@
 
 The copy answers what comes after the bundle is on disk; what is under way is answered by the model
 as it was. The alarm and the figures go on: they are about the stream, not about one state. What a
-crash can leave between the audit and the bundle, `iknow.serve.audit.writer` says.
+crash can leave between the audit and the bundle, `iknow.serve.audit.announced` says.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import errno
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -41,15 +42,17 @@ def check_change(asked: ChangeRequest, classes: list[Any], most_samples: int) ->
     Raises:
         Refusal: 422 or 413, with what is wrong.
     """
-    n_rows = 0 if asked.add is None else len(asked.add.rows)
-    if n_rows != len(asked.labels):
-        raise Refusal(422, f"{n_rows} rows need as many labels; got {len(asked.labels)}")
-    if not len(asked):
+    n_rows, added = (0, []) if asked.add is None else (len(asked.add.rows), asked.add.labels)
+    labels = [*added, *(each.label for each in asked.relabel)]
+    n_samples = len(asked.remove) + len(labels)
+    if n_rows != len(added):
+        raise Refusal(422, f"{n_rows} rows need as many labels; got {len(added)}")
+    if not n_samples:
         raise Refusal(422, "nothing is asked for: name samples to add, to remove or to relabel")
-    if len(asked) > most_samples:
-        raise Refusal(413, f"a request may change {most_samples:,} samples; got {len(asked):,}")
+    if n_samples > most_samples:
+        raise Refusal(413, f"a request may change {most_samples:,} samples; got {n_samples:,}")
     known = set(map(_kind_of, classes))
-    for label in (*asked.labels, *(each.label for each in asked.relabel)):
+    for label in labels:
         if isinstance(label, float) and not isfinite(label):
             raise Refusal(422, f"a label is text, a finite number or a flag; got {label}")
         if _kind_of(label) not in known:  # Python takes true for 1
@@ -59,9 +62,7 @@ def check_change(asked: ChangeRequest, classes: list[Any], most_samples: int) ->
 
 
 def _kind_of(label: Any) -> str:
-    if isinstance(label, bool):
-        return "flag"
-    return "number" if isinstance(label, int | float) else "text"
+    return "flag" if isinstance(label, bool) else "text" if isinstance(label, str) else "number"
 
 
 def change_served(
@@ -102,7 +103,7 @@ def change_served(
         raise
     except IknowError as error:
         raise Refusal(422, str(error)) from error
-    return served.with_classifier(changed)
+    return replace(served, classifier=changed)
 
 
 def state_on_disk(served: ServedModel) -> str | None:
@@ -115,14 +116,9 @@ def state_on_disk(served: ServedModel) -> str | None:
 
 def sync_bundle(served: ServedModel) -> None:
     """Wait until the bundle is on disk as we read it: its writer may have been killed before."""
-    if "path" not in served.classifier.plan_.bundled:
-        return
-    with suppress(OSError):
-        descriptor = os.open(served.classifier.plan_.bundled["path"], os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    if "path" in served.classifier.plan_.bundled:
+        with suppress(OSError), open(served.classifier.plan_.bundled["path"], "rb") as file:
+            os.fsync(file)
 
 
 def _apply(classifier: EpistemicClassifier, asked: ChangeRequest, who: str) -> None:

@@ -1,27 +1,25 @@
-"""The description of the service in OpenAPI's form, made from its routes and their schemas."""
+"""The routes of the service, and their description in OpenAPI's form, made from their schemas."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from iknow.serve.schema import JSON, Failure
 from iknow.version import __version__
 
-READ = (401, 403, 404, 500, 503)
-ASKED = (400, *READ, 408, 413, 415, 422, 429, 504)
-CHANGED = (400, *READ, 408, 409, 413, 415, 422, 429, 507)
-PLAIN = "text/plain"
+REFUSED = (401, 403, 404, 500, 503)
+REFUSED_WITH_BODY = (400, 408, 409, 413, 415, 422, 429, 504, 507)
 NO_TOKEN = ""
 """The scope of routes that ask for no token."""
+BINARY = {"schema": {"type": "string", "format": "binary"}}
+Handle = TypeVar("Handle", bound=Callable[..., Awaitable[Any]])
 
 
-@dataclass(frozen=True, eq=False)
-class Endpoint:
+class Endpoint(NamedTuple):
     """A route.
 
     Attributes:
@@ -32,8 +30,7 @@ class Endpoint:
         bodies: Content types of other bodies.
         reply: The struct of its JSON reply, if it has one.
         replies: Content types of replies: JSON, and others.
-        refuses: The statuses of its refusals.
-        flags: Names of flags in its query.
+        flags: The struct of flags in its query.
         described: Whether OpenAPI tells of it.
     """
 
@@ -45,9 +42,23 @@ class Endpoint:
     bodies: tuple[str, ...] = ()
     reply: Any = None
     replies: tuple[str, ...] = (JSON,)
-    refuses: tuple[int, ...] = READ
-    flags: tuple[str, ...] = ()
+    flags: Any = None
     described: bool = True
+
+
+class Endpoints(list[Endpoint]):
+    """All routes, in the order in which they are tried."""
+
+    def route(
+        self, method: str, *paths: str, scope: str | None, **more: Any
+    ) -> Callable[[Handle], Handle]:
+        """Have a function answer the requests to some paths; more: fields of `Endpoint`."""
+
+        def note(handle: Handle) -> Handle:
+            self.extend(Endpoint(method, path, handle, scope, **more) for path in paths)
+            return handle
+
+        return note
 
 
 def describe(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
@@ -71,34 +82,28 @@ def describe(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
 
 
 def _operation(endpoint: Endpoint, known: dict[Any, Any]) -> dict[str, Any]:
-    text = " ".join((endpoint.handle.__doc__ or "").split())
     refused = {"description": "Refused.", "content": {JSON: {"schema": known[Failure]}}}
-    reply = {kind: _binary() for kind in endpoint.replies}
+    statuses = REFUSED if endpoint.method == "GET" else (*REFUSED, *REFUSED_WITH_BODY)
+    reply = dict.fromkeys(endpoint.replies, BINARY)
     if JSON in reply:
         reply[JSON] = {"schema": known.get(endpoint.reply, {})}
+    flags = () if endpoint.flags is None else endpoint.flags.__struct_fields__
     made: dict[str, Any] = {
-        "summary": text.partition(". ")[0].rstrip("."),
+        "summary": (endpoint.handle.__doc__ or "").partition(".")[0],
         "operationId": re.sub(r"\W+", "_", f"{endpoint.method} {endpoint.path}").strip("_").lower(),
         "parameters": [
             {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
             for name in re.findall(r"{(\w+)}", endpoint.path)
         ]
-        + [
-            {"name": name, "in": "query", "schema": {"type": "boolean"}} for name in endpoint.flags
-        ],
+        + [{"name": name, "in": "query", "schema": {"type": "boolean"}} for name in flags],
         "responses": {
             "200": {"description": "Answered.", "content": reply},
-            **{str(status): refused for status in endpoint.refuses},
+            **{str(status): refused for status in statuses},
         },
     }  # fmt: skip
     if endpoint.scope != NO_TOKEN:
         made["security"] = [{"token": []}, {}]  # on loopback it may need none
     if endpoint.body is not None:
-        bodies = {kind: _binary() for kind in endpoint.bodies}
-        content = {JSON: {"schema": known[endpoint.body]}, **bodies}
+        content = {JSON: {"schema": known[endpoint.body]}, **dict.fromkeys(endpoint.bodies, BINARY)}
         made["requestBody"] = {"required": True, "content": content}
     return made
-
-
-def _binary() -> dict[str, Any]:
-    return {"schema": {"type": "string", "format": "binary"}}

@@ -3,28 +3,47 @@
     rows → shaped → assessed, in a batch → recorded → answered → watched
 
 What fails on this way is a `Refusal`. Nothing is answered that the audit does not hold.
+
+Labels come later: was what we knew true? A label names the request and the row that it belongs to.
+The recorded answer says whether that was IK, and what was believed; only IKs count against their
+certificate. A label that came before for the same row is not counted twice.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from math import isfinite
 from typing import Any
+
+import numpy as np
 
 from iknow.classifier.memory import follow
 from iknow.errors import AuditError, BundleError, IknowError, InputError
 from iknow.serve.answers import RequestAnswers, Wanted
-from iknow.serve.audit import AuditWriter, Call, Retention, now, open_journal
+from iknow.serve.audit import (
+    AuditWriter,
+    Call,
+    Event,
+    Journal,
+    Label,
+    Retention,
+    now,
+    open_journal,
+)
+from iknow.serve.audit.announced import MADE, UNDONE, announce, conclude
+from iknow.serve.audit.records import make_event
 from iknow.serve.batching import Batcher
 from iknow.serve.bodies import ByteBudget, Rows, shape_rows
 from iknow.serve.changing import change_served, check_change, state_on_disk, sync_bundle
-from iknow.serve.compute import Compute, InProcesses, InThread
-from iknow.serve.labels import learn_labels
+from iknow.serve.compute import Compute
 from iknow.serve.schema import (
     Changed,
     ChangeEntry,
@@ -36,7 +55,7 @@ from iknow.serve.schema import (
 )
 from iknow.serve.served import BundleSource, Models, ServedModel, load_model
 from iknow.serve.settings import Settings
-from iknow.serve.watcher import Watcher, open_watcher
+from iknow.serve.watcher import open_watcher
 from iknow.storage.changes import Logged
 from iknow.storage.info import describe_bundle
 from iknow.version import __version__
@@ -55,43 +74,36 @@ class Service:
     """
 
     def __init__(
-        self,
-        models: Sequence[BundleSource | ServedModel],
-        settings: Settings | None = None,
+        self, models: Sequence[BundleSource | ServedModel], settings: Settings | None = None
     ) -> None:
         self.settings = Settings() if settings is None else settings
         self.models, self.budget = Models(), ByteBudget(self.settings.most_held)
         self.ready = self.stopping = False
+        self.failure: Exception | None = None  # why it could not start
         self.started, self._clock = now(), time.monotonic()
-        self._given = tuple(models)
-        self._compute: Compute
         self.audit: AuditWriter | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._keeping: asyncio.Task[None] | None = None
-        self._reloading, self._learning = asyncio.Lock(), asyncio.Lock()
         self.n_reloads = self.n_reload_failures = 0
+        self._given, self._compute = tuple(models), Compute(self.settings.workers)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._reloading, self._learning = asyncio.Lock(), asyncio.Lock()
 
     async def start(self) -> None:
         """Open the audit, load and warm all models; it is ready afterwards."""
-        settings = self.settings
-        if settings.audit is not None:
-            self.audit = await asyncio.to_thread(_open_audit, settings)
-        self._compute = InThread() if settings.workers == 1 else InProcesses(settings.workers)
+        if self.settings.audit is not None:
+            self.audit = await asyncio.to_thread(_open_audit, self.settings)
         for given in self._given:
-            self._place(await self._open(given))
+            await self._open(given)
         for model in self.models:
             log.info("serving %s (%s)", model.title, model.sha256[:12])
             if self.audit is not None:
                 await self._complete(self.audit, model)
-                await self.audit.note("start", model)
-        self._keeping = asyncio.create_task(self._keep())
+                await self.audit.note(make_event("start", model))
+        self.start_task(self._keep())
         self.ready = True
 
     async def stop(self) -> None:
         """Finish what is under way, within `drain` seconds, and close everything."""
         self.ready, self.stopping = False, True
-        if self._keeping is not None:
-            self._keeping.cancel()
         for model in self.models:
             try:
                 async with asyncio.timeout(self.settings.drain):
@@ -104,8 +116,7 @@ class Service:
             await asyncio.to_thread(model.watcher.monitors.close)
         if self.audit is not None:
             await asyncio.to_thread(_close_audit, self.audit)
-        if hasattr(self, "_compute"):
-            await asyncio.to_thread(self._compute.close)
+        await asyncio.to_thread(self._compute.close)
 
     def find(self, name: str, version: str | None = None) -> ServedModel:
         """A model by its name. Raises a `Refusal`: 404, or 503 while models are loaded."""
@@ -128,13 +139,14 @@ class Service:
         try:
             async with asyncio.timeout(self.settings.timeout):
                 shaped = shape_rows(model.classifier, rows)
-                answers = await model.batcher.submit(shaped, wanted)
-                if self.audit is not None:
+                if self.audit is None:
+                    answers = await model.batcher.submit(shaped, wanted)
+                else:  # which holds the exemplars too
+                    answers = await model.batcher.submit(shaped, wanted._replace(exemplars=True))
                     await self.audit.record(model, call, shaped.values, answers)
         except TimeoutError as error:
-            raise Refusal(
-                504, f"no answer within {self.settings.timeout:g} s: send fewer rows", 5
-            ) from error
+            problem = f"no answer within {self.settings.timeout:g} s: send fewer rows"
+            raise Refusal(504, problem, 5) from error
         except BundleError as error:
             log.error("the bundle of %s: %s", model.title, error)
             raise Refusal(503, f"the bundle of {model.title} was changed on disk", 30) from error
@@ -151,14 +163,37 @@ class Service:
     async def reload(self) -> tuple[Reloaded, ...]:
         """Load the bundles that changed on disk; one that cannot be loaded leaves the old one."""
         async with self._reloading:
-            return tuple([await self._reload(model) for model in list(self.models)])
+            return tuple([await self._reload(model) for model in self.models])
 
     async def learn(self, call: Call, labels: Sequence[TrueLabel]) -> LabelCounts:
-        """Take labels that came late; see `iknow.serve.labels`."""
+        """Record labels that came late, and let the monitors of their models learn from them.
+
+        Raises:
+            Refusal: 409, 422 or 503; then nothing is recorded.
+        """
         if self.audit is None:
             raise Refusal(409, "labels are compared with recorded answers: serve with --audit FILE")
+        for i, each in enumerate(labels):
+            if isinstance(each.label, float) and not isfinite(each.label):
+                raise Refusal(422, f"labels[{i}]: a number must be finite; got {each.label}")
+        served = {
+            (each.name, sha256): each.watcher
+            for each in self.models
+            for sha256 in each.watcher.bundles
+        }
         async with self._learning:  # a label that comes twice at once counts once
-            return await learn_labels(self.audit, self.models, call, labels)
+            try:
+                told, records, right = await asyncio.to_thread(
+                    _compare, self.audit.journal, labels, call, served
+                )
+                if records:
+                    await self.audit.write(records)
+            except AuditError as error:
+                problem = "the labels could not be recorded: send them again"
+                raise Refusal(503, problem, 5) from error
+            for key, outcomes in right.items():
+                await asyncio.to_thread(served[key].learn, np.array(outcomes, dtype=bool))
+        return told
 
     async def change(self, name: str, asked: ChangeRequest, call: Call) -> Changed:
         """Change the evidence of a model, in its bundle and as it is served.
@@ -167,33 +202,36 @@ class Service:
             Refusal: 404, 409, 422, 503 or 507; then nothing has changed.
         """
         # Whoever asked may leave, but a change must not end halfway.
-        return await asyncio.shield(asyncio.create_task(self._change(name, asked, call)))
+        return await asyncio.shield(self.start_task(self._change(name, asked, call)))
 
     async def _change(self, name: str, asked: ChangeRequest, call: Call) -> Changed:
         async with self._reloading:
             before = self.models.find(name)
             check_change(asked, before.labels, self.settings.most_rows)
-            model = await self._commit(before, asked, call)
+            model, announced = await self._commit(before, asked, call)
             made = model.classifier.memory.log[len(before.classifier.memory.log) :]
             log.info("%s changed: %s", model.title, "; ".join(each.sentence() for each in made))
             if self.audit is not None:
-                await self.audit.tell_made(before, model, made)
+                await self.audit.note(conclude(announced, MADE))
             await self._follow(before, model)
         entries = tuple(ChangeEntry(**each.to_dict()) for each in made)
         return Changed(model.name, model.version, model.sha256, before.sha256, entries)
 
-    async def _commit(self, before: ServedModel, asked: ChangeRequest, call: Call) -> ServedModel:
+    async def _commit(
+        self, before: ServedModel, asked: ChangeRequest, call: Call
+    ) -> tuple[ServedModel, Event]:
         """Change a model's bundle: announced before, and said to be undone if it failed then."""
-        audit, announced = self.audit, ""
+        announced: list[Event] = []
 
-        def announce(sha256: str, made: Sequence[Logged]) -> None:
-            nonlocal announced
-            if audit is not None:
-                audit.announce(before, sha256, made)
-            announced = sha256
+        def tell(sha256: str, made: Sequence[Logged]) -> None:
+            event = announce(before, sha256, made)
+            if self.audit is not None:
+                self.audit.announce(event)
+            announced.append(event)
 
         try:
-            return await asyncio.to_thread(change_served, before, asked, call.caller, announce)
+            model = await asyncio.to_thread(change_served, before, asked, call.caller, tell)
+            return model, announced[0]
         except Exception as error:
             if not announced:
                 raise
@@ -203,8 +241,8 @@ class Service:
                     "the disk failed, and it is not known whether the change was made: POST "
                     "/v1/reload, then look at the changes of the model",
                 ) from error
-            if audit is not None:
-                await audit.tell_undone(before, announced)
+            if self.audit is not None:
+                await self.audit.note(conclude(announced[0], UNDONE))
             raise
 
     async def _complete(self, audit: AuditWriter, model: ServedModel) -> None:
@@ -228,9 +266,9 @@ class Service:
         }
 
     async def _open(
-        self, given: BundleSource | ServedModel, before: Watcher | None = None
+        self, given: BundleSource | ServedModel, old: ServedModel | None = None
     ) -> ServedModel:
-        """Load a model, if it is not, with its queue and watcher."""
+        """Serve a model, loaded if it is not, in the place of an old one if there is one."""
         if isinstance(given, BundleSource):
             model = await asyncio.to_thread(load_model, given)
         else:
@@ -242,20 +280,15 @@ class Service:
         def tell(*what: Any) -> None:
             loop.call_soon_threadsafe(self._raise_alarm, *what)
 
+        before = None if old is None else old.watcher
         model.watcher = await asyncio.to_thread(open_watcher, model, self.settings, tell, before)
-        return model
-
-    def _place(self, model: ServedModel, old: ServedModel | None = None) -> None:
-        """Serve a model, in the place of an old one if there is one."""
         try:
-            if old is None:
-                self.models.add(model)
-            else:
-                self.models.replace(old, model)
+            self.models.put(model, old)
         except InputError:
-            if old is None or old.watcher.monitors is not model.watcher.monitors:
+            if before is None or before.monitors is not model.watcher.monitors:
                 model.watcher.monitors.close()  # lets go of its file
             raise
+        return model
 
     def _make_batcher(self, model: ServedModel) -> Batcher:
         settings, assess = self.settings, partial(self._compute.assess, model)
@@ -268,35 +301,39 @@ class Service:
         except Exception as error:  # it is committed: workers load it with their next batch
             log.error("a worker could not load %s yet: %s", new.title, error)
         new.batcher, new.watcher = self._make_batcher(new), old.watcher
-        self.models.replace(old, new)
+        self.models.put(new, old)
         new.watcher.follow(new)
 
     async def _reload(self, old: ServedModel) -> Reloaded:
-        if old.source is None:
-            return Reloaded(old.name, old.version, old.sha256, False, None)
+        new, reason = old, None
         try:
-            about = await asyncio.to_thread(describe_bundle, old.source.path)
-            if about.sha256 == old.sha256:
-                return Reloaded(old.name, old.version, old.sha256, False, None)
-            later = await asyncio.to_thread(follow, old.classifier, about.sha256)
-            if later is not None:  # others appended changes: no other model, but this one
-                new = old.with_classifier(later)
-                await self._follow(old, new)
-            else:
-                new = await self._open(old.source, old.watcher)
-                self._place(new, old)
-                self._start_task(self._retire(old, new))
+            if old.source is not None:
+                new = await self._load_again(old, old.source)
         except Exception as error:  # whatever is wrong with the new one, the old one goes on
             self.n_reload_failures += 1
             log.error("%s goes on as it is: %s", old.title, error)
             reason = str(error) if isinstance(error, IknowError) else "it cannot be loaded"
-            return Reloaded(old.name, old.version, old.sha256, False, reason)
-        self.n_reloads += 1
-        log.info("%s replaces %s", new.title, old.title)
-        if self.audit is not None:
-            await self._complete(self.audit, new)
-            await self.audit.note("reload", new, {"before": old.sha256})
-        return Reloaded(new.name, new.version, new.sha256, True, None)
+        if new is not old:
+            self.n_reloads += 1
+            log.info("%s replaces %s", new.title, old.title)
+            if self.audit is not None:
+                await self._complete(self.audit, new)
+                await self.audit.note(make_event("reload", new, before=old.sha256))
+        return Reloaded(new.name, new.version, new.sha256, new is not old, reason)
+
+    async def _load_again(self, old: ServedModel, source: BundleSource) -> ServedModel:
+        """What is served in the place of an old model: itself if its bundle is as it was."""
+        sha256 = (await asyncio.to_thread(describe_bundle, source.path)).sha256
+        if sha256 == old.sha256:
+            return old
+        later = await asyncio.to_thread(follow, old.classifier, sha256)
+        if later is not None:  # others appended changes: no other model, but this one
+            new = replace(old, classifier=later)
+            await self._follow(old, new)
+        else:
+            new = await self._open(source, old)
+            self.start_task(self._retire(old, new))
+        return new
 
     async def _retire(self, old: ServedModel, new: ServedModel) -> None:
         """Close what belongs to a model that another bundle replaced."""
@@ -305,21 +342,22 @@ class Service:
         if new.watcher.monitors is not old.watcher.monitors:
             await asyncio.to_thread(old.watcher.monitors.close)
 
-    def _start_task(self, work: Any) -> None:
-        task = asyncio.get_running_loop().create_task(work)
+    def start_task(self, work: Any) -> asyncio.Task[Any]:
+        """Do something in the background."""
+        task = asyncio.create_task(work)
         self._tasks.add(task)  # a task that nobody holds may end early
         task.add_done_callback(self._tasks.discard)
+        return task
 
     def _raise_alarm(self, model: ServedModel, what: str, details: dict[str, Any]) -> None:
         """Tell an alarm to the log and to the audit."""
         log.warning("ALARM (%s) for %s: %s", what, model.title, details.get("text", details))
         if self.audit is not None:
-            told = {"alarm": what, "time": now(), "model": model.name, "version": model.version,
-                    "bundle": model.sha256, "details": details}  # fmt: skip
-            self.audit.note_soon("alarm", model, told)
+            event = make_event("alarm", model, alarm=what, details=details)
+            self.start_task(self.audit.note(event))
 
     async def _keep(self) -> None:
-        while True:
+        while not self.stopping:
             await asyncio.sleep(KEEP_EVERY)
             for model in self.models:
                 await asyncio.to_thread(model.watcher.monitors.keep)
@@ -340,3 +378,33 @@ def _close_audit(audit: AuditWriter) -> None:
     audit.close()
     audit.tell_head()
     audit.journal.close()
+
+
+def _compare(
+    journal: Journal, labels: Sequence[TrueLabel], call: Call, served: Collection[tuple[str, str]]
+) -> tuple[LabelCounts, list[Label], dict[tuple[str, str], list[bool]]]:
+    """Compare labels with recorded answers.
+
+    served: names of models, and their bundles. Returns what became of the labels, those to record,
+    and by model and bundle whether IKs were right.
+    """
+    told, records = Counter[str](), dict[tuple[str, int], Label]()
+    right: dict[tuple[str, str], list[bool]] = defaultdict(list)
+    for each in labels:
+        place = each.request, each.row
+        answer = journal.find(*place)
+        if answer is None:
+            told["unknown"] += 1
+        elif place in records or journal.labelled(*place):
+            told["repeated"] += 1
+        else:
+            records[place] = Label(now(), *place, call.caller, json.dumps(each.label))
+            key = answer.model, answer.bundle
+            if answer.assertion == "IK" and key in served:
+                told["counted"] += 1
+                believed = json.loads(answer.belief)  # 1 and 1.0 are the same, 1 and true are not
+                same_kind = isinstance(believed, bool) == isinstance(each.label, bool)
+                right[key].append(bool(believed == each.label) and same_kind)
+            else:
+                told["others"] += 1
+    return LabelCounts(**told), list(records.values()), right

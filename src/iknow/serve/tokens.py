@@ -16,7 +16,6 @@ import hashlib
 import hmac
 import os
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -90,38 +89,36 @@ def read_tokens(path: str | os.PathLike[str] | None) -> Tokens:
         text, source = os.environ.get(VARIABLE, "").replace(";", "\n"), VARIABLE
     else:
         text, source = Path(path).read_text(encoding="utf-8"), str(path)
-    tokens = Tokens(tuple(_parse(text, source)))
+    lines = [(i, line.split()) for i, line in enumerate(text.splitlines(), 1)]
+    tokens = [
+        _parse(words, f"{source}, line {i}")
+        for i, words in lines
+        if words and not words[0].startswith("#")
+    ]
     if path is not None and not tokens:
         raise InputError(f"{source} holds no tokens: expected lines such as 'name assess TOKEN'")
-    names = [token.name for token in tokens.known]
+    names = [token.name for token in tokens]
     if repeated := {name for name in names if names.count(name) > 1}:
         raise InputError(f"{source} names {min(repeated)} twice: the audit could not tell them")
-    return tokens
+    return Tokens(tuple(tokens))
 
 
-def _parse(text: str, source: str) -> Iterator[Token]:
-    for number, line in enumerate(text.splitlines(), 1):
-        parts = line.split()
-        if not parts or line.lstrip().startswith("#"):
-            continue
-        where = f"{source}, line {number}"
-        if len(parts) != 3:  # never quoted: a part of it is secret
-            raise InputError(
-                f"{where}: expected a name, scopes with commas between them and a token; got "
-                f"{len(parts)} words"
-            )
-        name, scopes, token = parts[0], frozenset(parts[1].split(",")), parts[2]
-        if not NAME.fullmatch(name):
-            raise InputError(
-                f"{where}: a name has up to 64 letters, digits and . _ @ -; got {shown(name)}"
-            )
-        if unknown := scopes - set(SCOPES):
-            raise InputError(
-                f"{where}: scopes are {', '.join(SCOPES)}; got {shown(min(unknown))} for {name}"
-            )
-        if len(token) < SHORTEST:
-            raise InputError(
-                f"{where}: the token of {name} has {len(token)} characters, and fewer than "
-                f"{SHORTEST} can be guessed: make one with openssl rand -hex 32"
-            )
-        yield Token(name, scopes, hashlib.sha256(token.encode()).digest())
+def _parse(words: list[str], where: str) -> Token:
+    if len(words) != 3:  # never quoted: a part of it is secret
+        raise InputError(
+            f"{where}: expected a name, scopes with commas between them and a token; got "
+            f"{len(words)} words"
+        )
+    name, scopes, token = words[0], frozenset(words[1].split(",")), words[2]
+    if not NAME.fullmatch(name):
+        raise InputError(
+            f"{where}: a name has up to 64 letters, digits and . _ @ -; got {shown(name)}"
+        )
+    if not scopes <= set(SCOPES):  # not quoted either: it may be the token
+        raise InputError(f"{where}: scopes are {', '.join(SCOPES)}; {name} has others")
+    if len(token) < SHORTEST:
+        raise InputError(
+            f"{where}: the token of {name} has {len(token)} characters, and fewer than {SHORTEST} "
+            "can be guessed: make one with openssl rand -hex 32"
+        )
+    return Token(name, scopes, hashlib.sha256(token.encode()).digest())

@@ -72,7 +72,7 @@ def replacing(path: Path, may_replace: Callable[[Path], None] | None = None) -> 
             if sys.platform == "win32":
                 file.close()  # Windows cannot rename open files; elsewhere we keep the lock
             os.replace(temporary, target)
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -277,7 +277,7 @@ def _keep_owner_and_mode(descriptor: int, existing: os.stat_result) -> None:
     os.fchmod(descriptor, mode)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Make names in a folder survive a power failure, on systems that can."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)

@@ -2,8 +2,8 @@
 
 The ending of a file says its format: `.csv`, `.jsonl`, `.parquet` and `.arrow` hold named columns,
 `.npz` named arrays, `.npy` one array. All formats become the same record; an `InputError` names the
-file and the place of what cannot be used. Nothing that is read can execute code. Reading named
-columns, and writing Parquet or Arrow files, needs pyarrow, the extra `tables`.
+file and the place of what cannot be used. Nothing that is read can execute code. Files of named
+columns need pyarrow, the extra `tables`.
 """
 
 from iknow.tables.reading import format_to_read, format_to_write, read_table, reading

@@ -1,6 +1,7 @@
 """Numpy's own files: one array in an .npy, named arrays in an .npz. Pickled objects are refused.
 
-An .npy is read some rows at a time, so that it may be larger than memory; an .npz is read whole.
+An .npy is read some rows at a time, so that it may be larger than memory; an .npz is read and
+written whole.
 """
 
 from __future__ import annotations
@@ -8,12 +9,12 @@ from __future__ import annotations
 import io
 import math
 import os
-import stat
 import zipfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import numpy as np
 from numpy.lib import format as npy
@@ -22,14 +23,19 @@ from numpy.typing import NDArray
 from iknow.core.arrays import Labels
 from iknow.core.text import names as quoted
 from iknow.errors import InputError
+from iknow.explain.answers import Coded
 from iknow.tables.table import (
     PART,
+    Column,
     DataTable,
     Roles,
+    Write,
     as_features,
     as_labels,
+    as_text,
     check_fits,
     check_rows,
+    decoded,
     decoding,
     rows_at_once,
 )
@@ -38,30 +44,60 @@ LAYER_PREFIX = "layer:"
 HEAD_BYTES = 12 + 10_000  # numpy refuses longer heads of arrays, but only after reading them
 
 
+def _read_rows(
+    file: IO[bytes], what: str, path: Path, n_bytes: int, *, whole: bool
+) -> Iterator[NDArray[Any]]:
+    """An array of plain values from a file of so many bytes, in parts along its first axis."""
+    head = io.BytesIO(file.read(HEAD_BYTES))
+    old = npy.read_magic(head) == (1, 0)
+    read_header = npy.read_array_header_1_0 if old else npy.read_array_header_2_0
+    shape, by_column, kind = read_header(head)
+    if kind.hasobject:
+        raise ValueError(
+            f"{what} holds pickled Python objects, which could execute code; save it as "
+            "numbers or, with .astype(str), as text"
+        )
+    if kind.itemsize == 0 or min(shape, default=0) < 0:
+        raise ValueError(f"{what} holds values without a size, of type {kind} and shape {shape}")
+    whole |= by_column or not shape
+    row = math.prod(shape[1:])
+    step = 1 if whole else min(shape[0], rows_at_once(row, 2 * PART))
+    # As the values are read, and then as float64.
+    n_values = math.prod(shape) if whole else step * row
+    check_fits(n_values * (kind.itemsize + 8), f"{what} of {path}")
+    if head.tell() + math.prod(shape) * kind.itemsize > n_bytes:
+        raise ValueError(f"{what} of shape {shape} is truncated: there are {n_bytes:,} bytes")
+    file.seek(0 if whole else head.tell())
+    if whole:
+        yield npy.read_array(file, allow_pickle=False)
+        return
+    for start in range(0, max(1, shape[0]), max(1, step)):
+        values = np.fromfile(file, kind, min(step, shape[0] - start) * row)
+        yield values.reshape(-1, *shape[1:])
+
+
+# One array
+
+
 def read_npy(file: IO[bytes], path: Path, roles: Roles, *, whole: bool) -> Iterator[DataTable]:
     """Features of shape (n, ...) from a file with one array, some rows at a time unless whole."""
     if roles != Roles():
         named = next(name for name in (roles.label, roles.id, "columns") if name is not None)
         raise InputError(f"{path} holds one array, without {named!r}: give a file of labels")
-    with decoding(path):
-        head = NpyHeader.read(file, "the array")
-        at_once = whole or head.by_column or not head.shape
-        step = head.n_rows if at_once else rows_at_once(head.row_values, 2 * PART)
-        head.check(min(step, head.n_rows), path, _size_of(file))
-        file.seek(head.start)
-    for start in range(0, max(1, head.n_rows), max(1, step)):
-        with decoding(path):
-            values = head.take(file, min(step, head.n_rows - start))
+    n_bytes = os.fstat(file.fileno()).st_size
+    rows = _read_rows(file, "the array", path, n_bytes, whole=whole)
+    for values in decoded(rows, path):
         yield DataTable(as_features(values, str(path)))
 
 
 def read_npy_labels(file: IO[bytes], path: Path) -> Labels:
     """Labels of shape (n,) from a file with one array."""
+    n_bytes = os.fstat(file.fileno()).st_size
     with decoding(path):
-        head = NpyHeader.read(file, "the array")
-        head.check(head.n_rows, path, _size_of(file))
-        file.seek(head.start)
-        return as_labels(head.take(file, head.n_rows), str(path))
+        return as_labels(next(_read_rows(file, "the array", path, n_bytes, whole=True)), str(path))
+
+
+# Named arrays
 
 
 def read_npz(file: IO[bytes], path: Path, roles: Roles, *, labelled: bool) -> DataTable:
@@ -80,38 +116,40 @@ def read_npz(file: IO[bytes], path: Path, roles: Roles, *, labelled: bool) -> Da
     for asked in (roles.label, roles.id):
         if asked is not None and asked not in members:
             raise InputError(f"{path} has no array {asked!r}; {its}")
+
+    def read(name: str) -> NDArray[Any]:
+        """One array; its damage or its objects come to light only here."""
+        member = members[name]
+        with decoding(path), archive.open(member) as content:
+            (values,) = _read_rows(content, f"array {name!r}", path, member.file_size, whole=True)
+            content.read(1)  # the archive compares its checksum at the end
+        return values
+
     precomputed = "scores" in members
     layers = [each for each in members if each.startswith(LAYER_PREFIX) and precomputed]
     if precomputed and not layers:
         raise InputError(
             f"{path} holds scores but no layer: expected an array layer:NAME for each layer; {its}"
         )
-    label, names = roles.label or "y", "classes" if precomputed else "feature_names"
+    label = roles.label or "y"
     wanted = ["scores" if precomputed else "X", *layers]
     wanted += [label] if labelled and label in members else []
     wanted += [] if roles.id is None else [roles.id]
-    arrays = {each: _read_member(archive, members[each], path) for each in wanted}
+    arrays = {each: read(each) for each in wanted}
     check_rows({f"{each} in {path}": len(np.atleast_1d(a)) for each, a in arrays.items()})
-    named = _read_member(archive, members[names], path) if names in members else None
+    names = "classes" if precomputed else "feature_names"
+    named = read(names) if names in members else None
     table = (_as_outputs if precomputed else _as_inputs)(arrays, named, path, roles)
     if labelled and label in arrays:
         table = replace(table, labels=as_labels(arrays[label], f"{label} in {path}"))
-    if roles.id is not None:
-        table = replace(table, ids=_as_ids(arrays[roles.id]), id_name=roles.id)
-    return table
-
-
-def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> NDArray[Any]:
-    """One array of an .npz; its damage or its objects come to light only here."""
-    with decoding(path):
-        with archive.open(member) as file:
-            head = NpyHeader.read(file, f"array {member.filename.removesuffix('.npy')!r}")
-        head.check(head.n_rows, path, member.file_size)
-        with archive.open(member) as file:
-            file.read(head.start)
-            values = head.take(file, head.n_rows)
-            file.read(1)  # the archive compares its checksum at the end
-    return values
+    if roles.id is None:
+        return table
+    ids = arrays[roles.id]
+    if ids.ndim != 1 or ids.dtype.kind not in "biufU":
+        raise InputError(
+            f"the ids must be numbers or text along one axis; got {ids.dtype} of shape {ids.shape}"
+        )
+    return replace(table, ids=ids, id_name=roles.id)
 
 
 def _as_inputs(
@@ -154,74 +192,27 @@ def _as_outputs(
     return DataTable(features=None, scores=scores, activations=layers, classes=classes)
 
 
-def _as_ids(values: NDArray[Any]) -> NDArray[Any]:
-    if values.ndim != 1 or values.dtype.kind not in "biufU":
-        raise InputError(
-            f"the ids must be numbers or text along one axis; got {values.dtype} of shape "
-            f"{values.shape}"
-        )
-    return values
+@contextmanager
+def npz_writer(file: IO[bytes]) -> Iterator[Write]:
+    """An .npz archive, whose arrays are collected in memory: each is written at once."""
+    parts = list[Mapping[str, Column]]()
+    yield parts.append
+    # np.savez takes the names as keywords, and so cannot write one called "file".
+    with zipfile.ZipFile(file, "w") as archive:
+        for name in parts[0] if parts else ():
+            joined = np.concatenate([_as_array(part[name]) for part in parts])
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                npy.write_array(member, joined, allow_pickle=False)
 
 
-class NpyHeader(NamedTuple):
-    """What an .npy file says about its array. start: where its values begin."""
-
-    what: str
-    shape: tuple[int, ...]
-    by_column: bool
-    kind: np.dtype[Any]
-    start: int
-
-    @classmethod
-    def read(cls, file: IO[bytes], what: str) -> NpyHeader:
-        """The head of an .npy file, if its array holds plain values."""
-        head = io.BytesIO(file.read(HEAD_BYTES))
-        old = npy.read_magic(head) == (1, 0)
-        read_header = npy.read_array_header_1_0 if old else npy.read_array_header_2_0
-        shape, by_column, kind = read_header(head)
-        if kind.hasobject:
-            raise ValueError(
-                f"{what} holds pickled Python objects, which could execute code; save it as "
-                "numbers or, with .astype(str), as text"
-            )
-        if kind.itemsize == 0 or min(shape, default=0) < 0:
-            raise ValueError(
-                f"{what} holds values without a size, of type {kind} and shape {shape}"
-            )
-        return cls(what, shape, by_column, kind, head.tell())
-
-    @property
-    def n_rows(self) -> int:
-        return self.shape[0] if self.shape else 1
-
-    @property
-    def row_values(self) -> int:
-        return math.prod(self.shape[1:])
-
-    def check(self, n_rows: int, path: Path, size: int | None) -> None:
-        """Refuse rows that do not fit into memory, or an array larger than its file."""
-        # As it is read, and then as float64.
-        check_fits(n_rows * self.row_values * (self.kind.itemsize + 8), f"{self.what} of {path}")
-        if size is not None and self.n_rows * self.row_values * self.kind.itemsize > size:
-            raise ValueError(
-                f"{self.what} of shape {self.shape} is truncated: there are {size:,} bytes"
-            )
-
-    def take(self, file: IO[bytes], n_rows: int) -> NDArray[Any]:
-        """The next rows of a file that stands at values, in an array that may be changed."""
-        content = bytearray(n_rows * self.row_values * self.kind.itemsize)
-        done = file.readinto(content)  # type: ignore[attr-defined]
-        if done < len(content):
-            raise ValueError(f"{self.what} is truncated: {len(content) - done:,} bytes are missing")
-        shape = (n_rows, *self.shape[1:]) if self.shape else ()
-        values = np.frombuffer(content, dtype=self.kind)
-        return values.reshape(shape, order="F" if self.by_column else "C")
-
-
-def _size_of(file: IO[bytes]) -> int | None:
-    """The size of an ordinary file; None for a pipe."""
-    try:
-        status = os.fstat(file.fileno())
-    except (OSError, AttributeError):
-        return None
-    return status.st_size if stat.S_ISREG(status.st_mode) else None
+def _as_array(column: Column) -> NDArray[Any]:
+    """A column as an array of numbers, bools or text, which is empty where it is missing."""
+    if isinstance(column, Coded):
+        return column.expand()
+    if not hasattr(column, "to_pylist"):
+        array: NDArray[Any] = column
+        return array
+    values = column.to_pylist()
+    numbers = all(type(value) in (int, float, bool) for value in values)
+    texts = ["" if value is None else str(value) for value in values]
+    return np.array(values) if numbers else as_text(texts, "a column")

@@ -1,4 +1,4 @@
-"""Files of named columns, read by pyarrow in parts: text, JSON lines, Parquet and Arrow's own.
+"""Files of named columns, by pyarrow and in parts: text, JSON lines, Parquet and Arrow's own.
 
 A part is a record batch, and only a part is ever in memory, so a file may be larger than that.
 
@@ -6,6 +6,10 @@ In a format without types a cell is text until our rules make it a number: pyarr
 turn the label 007 into 7 and NA into nothing. A column of such cells is text if not one of them is
 a number in the first part of the file, and only if the model may take text; else a cell that is no
 number is an error, which names its row. A blank cell is a missing value.
+
+A spreadsheet runs a cell that begins with =, +, -, @, a tab or a carriage return as a formula. So
+such text, unless it is a number, is written to .csv with an apostrophe in front, which makes it
+text. Readers take cells as they are; in other formats text is never changed.
 """
 
 from __future__ import annotations
@@ -14,9 +18,10 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, count
 from pathlib import Path
 from typing import IO, Any
@@ -31,19 +36,28 @@ from iknow.core.arrays import Floats, Labels
 from iknow.core.text import name as shorten
 from iknow.core.text import names as quoted
 from iknow.errors import InputError
+from iknow.explain.answers import Coded
 from iknow.tables.table import (
+    Column,
     DataTable,
     Roles,
+    Write,
     as_labels,
     as_text,
+    check_fits,
+    decoded,
     decoding,
     make_frame,
     rows_at_once,
 )
 
+FIRST_ROW = 2  # of text, in errors: below the header
 BLOCK = 1 << 23  # bytes of text at a time; a longer row is no row of a table: it is a trap
 JSON_PART = 1 << 23  # bytes of lines that make up a part
+JSON_KINDS = {str: "text", int: "a number", float: "a number", bool: "a number"}
 ADVICE = "; save it as UTF-8 text: a header and rows of equally many cells"
+NUMBER = re.compile(r"[+-]?(inf|nan|([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?)", re.IGNORECASE)
+RISKY = '^[-=+@\t\r]|[,"\r\n]'  # text that a spreadsheet may run, or that needs quotes
 INDEX_NAME = re.compile(r"__index_level_\d+__")
 NUMERIC = ("integer", "floating", "boolean", "decimal", "null")
 PLAIN = (*NUMERIC, "string", "large_string", "temporal")
@@ -54,28 +68,23 @@ class Batches:
     """A file in parts.
 
     names: of its columns. parts: record batches. index: columns by which pandas numbers the rows.
-    untyped: whether every cell is text. first_row: the number of the first row in errors. n_bytes:
-    about what all of it takes when unpacked, if that is known.
+    untyped: whether every cell is text. n_bytes: about what all of it takes when unpacked, if that
+    is known.
     """
 
     names: tuple[str, ...]
     parts: Iterator[Any]
     index: frozenset[str] = frozenset()
     untyped: bool = False
-    first_row: int = 1
     n_bytes: int | None = None
 
 
-def _decoded(parts: Iterator[Any], source: Path, advice: str = "") -> Iterator[Any]:
-    """The same batches in parts; an error in reading them names the file, no other error does."""
-    while True:
-        with decoding(source, advice):
-            part = next(parts, None)
-        if part is None:
-            return
-        step = rows_at_once(part.num_columns)
-        for start in range(0, part.num_rows, step):
-            yield part.slice(start, step)
+def _small(batches: Iterator[Any], source: Path, advice: str = "") -> Iterator[Any]:
+    """The same rows in parts of no more than fit into memory."""
+    for batch in decoded(batches, source, advice):
+        step = rows_at_once(batch.num_columns)
+        for start in range(0, batch.num_rows, step):
+            yield batch.slice(start, step)
 
 
 class _Counted(io.RawIOBase):
@@ -121,8 +130,8 @@ def open_csv(file: IO[bytes], source: Path) -> Batches:
         )
         if tuple(reader.schema.names) != names:  # columns of other names would have types
             raise InputError(f"{source} has a header that can be read in two ways{ADVICE}")
-    parts = _decoded(_csv_parts(reader, text, source), source, ADVICE)
-    return Batches(names, parts, untyped=True, first_row=2)
+    parts = _small(_csv_parts(reader, text, source), source, ADVICE)
+    return Batches(names, parts, untyped=True)
 
 
 def _csv_parts(reader: Any, text: _Counted, source: Path) -> Iterator[Any]:
@@ -141,7 +150,7 @@ def open_jsonl(file: IO[bytes], source: Path) -> Batches:
     parts = _json_parts(file, source)
     with decoding(source):
         first = next(parts)
-    return Batches(tuple(first.schema.names), _decoded(chain([first], parts), source))
+    return Batches(tuple(first.schema.names), _small(chain([first], parts), source))
 
 
 def _json_parts(file: IO[bytes], source: Path) -> Iterator[Any]:
@@ -182,8 +191,7 @@ def _json_row(line: bytes, place: str, kinds: dict[str, str | None]) -> dict[str
     for name, value in row.items():
         if value is None:
             continue
-        kind = "text" if isinstance(value, str) else None
-        kind = "a number" if isinstance(value, (int, float)) else kind
+        kind = JSON_KINDS.get(type(value))
         wanted = "a number or text" if kind is None else kinds[name] or kind
         if kind != wanted:
             raise InputError(f"{place}, {name!r}: expected {wanted}, got {shorten(repr(value))}")
@@ -196,14 +204,7 @@ def _json_column(values: list[Any], kind: str | None) -> Any:
         return pa.array(values, pa.string())
     if all(type(value) is int and -(2**63) <= value < 2**63 for value in values):
         return pa.array(values, pa.int64())
-    return pa.array([np.nan if value is None else _as_float(value) for value in values])
-
-
-def _as_float(value: float) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return np.inf if value > 0 else -np.inf
+    return pa.array(np.array(values, dtype=np.float64))  # None is NaN
 
 
 def open_parquet(file: IO[bytes], source: Path, groups: Sequence[int] | None = None) -> Batches:
@@ -227,7 +228,7 @@ def open_parquet(file: IO[bytes], source: Path, groups: Sequence[int] | None = N
     )
     return Batches(
         names,
-        _decoded(batches, source),
+        _small(batches, source),
         index=_index_of(schema),
         n_bytes=size + 16 * meta.num_rows * meta.num_columns,  # and their copy in float64
     )
@@ -244,7 +245,7 @@ def open_arrow(file: IO[bytes], source: Path) -> Batches:
         opened = (pa.ipc.open_file if is_file else pa.ipc.open_stream)(mapped)
         names = tuple(opened.schema.names)  # which need not be text
     parts = map(opened.get_batch, range(opened.num_record_batches)) if is_file else iter(opened)
-    return Batches(names, _decoded(map(_checked, parts), source), index=_index_of(opened.schema))
+    return Batches(names, _small(map(_checked, parts), source), index=_index_of(opened.schema))
 
 
 def _checked(batch: Any) -> Any:
@@ -268,16 +269,26 @@ OPENERS = {"csv": open_csv, "jsonl": open_jsonl, "parquet": open_parquet, "arrow
 
 
 def read_parts(
-    batches: Batches, source: Path, roles: Roles, *, labelled: bool, mixed: bool
+    batches: Batches,
+    source: Path,
+    roles: Roles,
+    *,
+    labelled: bool,
+    mixed: bool,
+    whole: bool = False,
 ) -> Iterator[DataTable]:
     """The parts of a file as tables; labels of untyped cells stay text, as others may follow.
 
     labelled: whether the label is read, or only kept from being a feature. mixed: whether text may
-    be a feature.
+    be a feature. whole: refuse what does not fit into memory, and give all of it as one part.
     """
     features = roles.find_features(batches.names, str(source), batches.index)
-    row, text = batches.first_row, None
-    for batch in batches.parts:
+    row, text, parts = FIRST_ROW, None, batches.parts
+    if whole:
+        check_fits(batches.n_bytes or 0, str(source))
+        tables = [pa.Table.from_batches([batch]) for batch in parts]
+        parts = iter([pa.concat_tables(tables, promote_options="permissive")] if tables else [])
+    for batch in parts:
         if text is None:
             text = set(roles.text)
             if mixed:
@@ -390,10 +401,125 @@ def read_labels(batches: Batches, source: Path) -> Labels:
         raise InputError(
             f"{source} must have one column, the labels; it has {quoted(batches.names)}"
         )
-    parts, row = list[Labels](), batches.first_row
+    parts, row = list[Labels](), FIRST_ROW
     for batch in batches.parts:
         parts.append(_label_cells(batch[0], f"{source}, row ", row, source))
         row += batch.num_rows
     if not parts:
         raise InputError(f"{source} is empty: it has a header but no rows")
     return np.concatenate(parts)
+
+
+# Writing
+
+
+def as_arrow(column: Column) -> Any:
+    """The values of a column; null where they are missing."""
+    if isinstance(column, Coded):
+        return pa.array(column.values).take(pa.array(column.codes, mask=column.codes < 0))
+    return column if isinstance(column, pa.Array) else pa.array(column)
+
+
+@contextmanager
+def _batch_writer(file: IO[bytes], open_writer: Callable[..., Any]) -> Iterator[Write]:
+    """Record batches with the columns and types of the first part; in Parquet, row groups."""
+    with ExitStack() as stack:
+        writer: Any = None
+        schema: Any = None
+
+        def write(columns: Mapping[str, Column]) -> None:
+            nonlocal writer, schema
+            arrays = list(map(as_arrow, columns.values()))
+            batch = pa.RecordBatch.from_arrays(arrays, names=list(columns))
+            if writer is None:
+                writer, schema = stack.enter_context(open_writer(file, batch.schema)), batch.schema
+            try:
+                writer.write_batch(batch.cast(schema))
+            except pa.ArrowInvalid as error:
+                raise InputError(f"a column changes its type within the data: {error}") from error
+
+        yield write
+
+
+@contextmanager
+def _json_writer(file: IO[bytes]) -> Iterator[Write]:
+    """An object on each line; JSON has no NaN and no infinity, so these are null."""
+    encode = json.JSONEncoder(ensure_ascii=False, default=str).encode
+
+    def write(columns: Mapping[str, Column]) -> None:
+        rows = zip(*map(as_list, columns.values()), strict=True)
+        lines = (f"{encode(dict(zip(columns, row, strict=True)))}\n" for row in rows)
+        file.write("".join(lines).encode())
+
+    yield write
+
+
+def as_list(column: Column) -> list[Any]:
+    """A column as plain values, None where one is missing or not finite."""
+    array = as_arrow(column)
+    if pa.types.is_floating(array.type):
+        array = pc.if_else(pc.is_finite(array), array, None)
+    return array.to_pylist()  # type: ignore[no-any-return]
+
+
+@contextmanager
+def _csv_writer(file: IO[bytes]) -> Iterator[Write]:
+    has_header = False
+
+    def write(columns: Mapping[str, Column]) -> None:
+        nonlocal has_header
+        if not has_header:
+            file.write(to_csv({str(i): np.array([name]) for i, name in enumerate(columns)}))
+            has_header = True
+        file.write(to_csv(columns))
+
+    yield write
+
+
+def to_csv(columns: Mapping[str, Column]) -> bytes:
+    """Rows without their header; numbers in as many digits as give them back exactly."""
+    cells = [_cells(column) for column in columns.values()]
+    if len(cells) == 1:  # a blank cell alone would be no row
+        blank = pc.equal(cells[0].fill_null(""), "")
+        cells = [pc.if_else(blank, '""', cells[0])]
+    how = {"null_handling": "replace", "null_replacement": ""}
+    # pyarrow's own writer puts all texts in quotes, or none.
+    lines = pc.binary_join_element_wise(*cells, pa.scalar(",", pa.large_string()), **how)
+    return "".join(f"{line}\r\n" for line in lines.to_pylist()).encode()
+
+
+def _cells(column: Column) -> Any:
+    """The cells of a column as text, in quotes where they need them."""
+    if isinstance(column, Coded):  # each word once
+        return _cells(column.values).take(pa.array(column.codes, mask=column.codes < 0))
+    array = as_arrow(column)
+    if pa.types.is_boolean(array.type):
+        return pc.if_else(array, "True", "False").cast(pa.large_string())
+    texts = array.cast(pa.large_string())
+    if pa.types.is_integer(array.type) or pa.types.is_floating(array.type):
+        return texts
+    risky = pc.match_substring_regex(texts, RISKY).fill_null(False)
+    if not pc.any(risky).as_py():
+        return texts
+    safe = [_quoted(harmless(cell)) for cell in texts.filter(risky).to_pylist()]
+    return pc.replace_with_mask(texts, risky, pa.array(safe, texts.type))
+
+
+def harmless(cell: str) -> str:
+    """The cell, unless a spreadsheet would run it: then with an apostrophe in front."""
+    formula = cell.startswith(("=", "+", "@", "\t", "\r", "-")) and not NUMBER.fullmatch(cell)
+    return f"'{cell}" if formula else cell
+
+
+def _quoted(cell: str) -> str:
+    doubled = cell.replace('"', '""')
+    return f'"{doubled}"' if re.search('[,"\r\n]', cell) else cell
+
+
+WRITERS = {
+    "csv": _csv_writer,
+    "jsonl": _json_writer,
+    "parquet": partial(_batch_writer, open_writer=pq.ParquetWriter),
+    "arrow": partial(_batch_writer, open_writer=pa.ipc.new_file),
+    "arrow stream": partial(_batch_writer, open_writer=pa.ipc.new_stream),
+}

@@ -18,10 +18,8 @@ from iknow.tables.arrays import read_npy, read_npy_labels, read_npz
 from iknow.tables.table import (
     DataTable,
     Roles,
-    check_fits,
     check_rows,
     existing,
-    join_tables,
     settle_labels,
 )
 
@@ -56,7 +54,7 @@ def read_table(
     roles = Roles(label=label) if roles is None else roles
     where = Path(path), None if labels_path is None else Path(labels_path)
     with reading(*where, roles, form=form, mixed=mixed, whole=True) as parts:
-        table = join_tables(list(parts))
+        (table,) = parts
     labels = table.labels
     if labels is None or labels_path is not None or format_to_read(Path(path), form) != "csv":
         return table
@@ -76,7 +74,7 @@ def reading(
     """The samples of a file, part by part; see `read_table`.
 
     Labels of .csv cells stay text, as those in a later part may be no numbers: see `settle_labels`.
-    whole: refuse what does not fit into memory as a whole, and read an .npy in one part.
+    whole: give all samples in one part, and refuse what does not fit into memory.
     """
     form = format_to_read(path, form)
     labels = None if labels_path is None else _read_labels(labels_path)
@@ -88,15 +86,13 @@ def reading(
         elif form == "npz":
             parts = iter([read_npz(file, path, roles, labelled=labelled)])
         else:
-            columns = _columns(f"reading .{form} files")
-            opened = columns.OPENERS[form](file, path)
-            if whole and opened.n_bytes is not None:
-                check_fits(opened.n_bytes, str(path))
-            parts = columns.read_parts(opened, path, roles, labelled=labelled, mixed=mixed)
+            columns = load_columns(f"reading .{form} files")
+            how: Any = {"labelled": labelled, "mixed": mixed, "whole": whole}
+            parts = columns.read_parts(columns.OPENERS[form](file, path), path, roles, **how)
         yield parts if labels is None else _with_labels(parts, labels, path, labels_path)
 
 
-def _columns(feature: str) -> Any:
+def load_columns(feature: str) -> Any:
     """Our module that needs pyarrow; if that is missing, the error names the extra."""
     try:
         from iknow.tables import columns
@@ -115,7 +111,7 @@ def _read_labels(path: Path) -> Labels:
     with _opening(path, seekable=form == ".npy") as file:
         if form == ".npy":
             return read_npy_labels(file, path)
-        columns = _columns("reading .csv files")
+        columns = load_columns("reading .csv files")
         return settle_labels(columns.read_labels(columns.open_csv(file, path), path))
 
 
@@ -172,16 +168,14 @@ def format_to_write(path: Path, named: str | None = None) -> str:
 
 
 def _find(path: Path, named: str | None, known: Collection[str], option: str) -> str | None:
-    if named is not None:
-        if named not in known:
-            raise InputError(f"{option} must be one of {', '.join(known)}; got {named!r}")
-        return named
-    found = ENDINGS.get(path.suffix.lower())
+    if named is not None and named not in known:
+        raise InputError(f"{option} must be one of {', '.join(known)}; got {named!r}")
+    found = named or ENDINGS.get(path.suffix.lower())
     if found in known:
         return found
     return "csv" if path == STDIN or (found is None and is_stream(path)) else None
 
 
 def _endings(known: Collection[str]) -> str:
-    endings = [ending for ending, name in ENDINGS.items() if name in known]
-    return f"{', '.join(endings[:-1])} or {endings[-1]}"
+    *some, last = [ending for ending, name in ENDINGS.items() if name in known]
+    return f"{', '.join(some)} or {last}"

@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,10 @@ from iknow.core.text import names as quoted
 from iknow.core.text import shown
 from iknow.errors import IknowError, InputError, MissingExtraError
 from iknow.pages import free_memory
+
+Column = Any
+"""A column to write: an array of numbers, bools or text, `Coded`, or pyarrow's, as it was read."""
+Write = Callable[[Mapping[str, Column]], object]
 
 PART = 1 << 23  # bytes that a part takes as numbers, about
 MOST_ROWS = 1 << 16
@@ -60,35 +64,6 @@ class DataTable:
         return 0 if samples is None else len(samples)
 
 
-def join_tables(parts: Sequence[DataTable]) -> DataTable:
-    """Successive parts of a table as one."""
-    if len(parts) == 1:
-        return parts[0]
-    joined = {
-        name: _join([getattr(part, name) for part in parts])
-        for name in ("features", "labels", "scores", "ids")
-    }
-    layers = {
-        layer: np.concatenate([part.activations[layer] for part in parts])
-        for layer in parts[0].activations
-    }
-    return replace(parts[0], **joined, activations=layers)
-
-
-def _join(parts: Sequence[Any]) -> Any:
-    if parts[0] is None:
-        return None
-    if hasattr(parts[0], "iloc"):
-        return _join_frames(parts)
-    if hasattr(parts[0], "to_pylist"):
-        import pyarrow as pa
-
-        return pa.chunked_array(parts).combine_chunks()
-    if parts[0].dtype.kind == "U":  # each takes as much room as the longest of all
-        check_fits(sum(map(len, parts)) * max(part.itemsize for part in parts), "all labels")
-    return np.concatenate(parts)
-
-
 def make_frame(columns: Mapping[str, Any]) -> Any:
     """A frame of columns of length n: arrays of numbers, and Arrow's columns of text or categories.
 
@@ -103,17 +78,6 @@ def make_frame(columns: Mapping[str, Any]) -> Any:
         for name, column in columns.items()
     }
     return pd.DataFrame(found, copy=False)
-
-
-def _join_frames(parts: Sequence[Any]) -> Any:
-    """Successive frames as one, with rows numbered from 0; their categories become one list."""
-    import pandas as pd
-
-    joined = pd.concat(parts, ignore_index=True)
-    for name in parts[0].columns:
-        if isinstance(parts[0][name].dtype, pd.CategoricalDtype):
-            joined[name] = pd.api.types.union_categoricals([part[name] for part in parts])
-    return joined
 
 
 def existing(path: Path) -> Path:
@@ -147,6 +111,16 @@ def decoding(path: Path, advice: str = "") -> Iterator[None]:
         raise
     except Exception as error:  # damaged bytes surface as a dozen unrelated types
         raise InputError(f"{path} cannot be read: {error}{advice}") from error
+
+
+def decoded(parts: Iterator[Any], path: Path, advice: str = "") -> Iterator[Any]:
+    """The same parts; an error in reading them names the file, no other error does."""
+    while True:
+        with decoding(path, advice):
+            part = next(parts, None)
+        if part is None:
+            return
+        yield part
 
 
 def as_features(values: NDArray[Any], source: str) -> Floats:

@@ -4,12 +4,12 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from iknow.serve.audit import Answer, Event, Label, as_time, encode_inputs, hash_encoded
+from iknow.serve.audit import Answer, Event, Label, as_time, encode_inputs, hash_input
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 ROWS = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
 ENCODED = encode_inputs(ROWS)
-HASHES = hash_encoded(ENCODED)
+HASHES = [hash_input(row) for row in ROWS]
 
 
 def make_answer(i=0, request="r", *, keep=False, seconds=0, **changes):

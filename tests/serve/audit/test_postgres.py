@@ -1,12 +1,13 @@
 """The journal in PostgreSQL, by a real server, beyond the contract."""
 
 import signal
+from contextlib import contextmanager
 
 import pytest
 
 from iknow.errors import AuditError
 from iknow.serve.audit import AuditWriter, open_journal, verify
-from iknow.serve.audit.databases import NOT_SHOWN, PostgresTables, hide_secrets
+from iknow.serve.audit.databases import NOT_SHOWN, hide_secrets
 from tests.serve.audit.contract import JournalContract
 from tests.serve.audit.records import make_records
 from tests.serve.audit.server import PASSWORD, QUOTED
@@ -134,21 +135,19 @@ def test_a_lost_acknowledgement_neither_loses_nor_doubles(where, server, moment)
 
     with open_journal(where) as journal:
         journal.append(make_records(3, "first"))
-        inner = journal._commit
+        inner = journal._transaction
 
-        def commit(work):
-            connection = journal._writer
-            journal._commit = inner
-            if moment == "after":
-                inner(work)
-                cut(connection)
-                connection.execute("SELECT 1")  # finds out
-            with connection.transaction():
-                work_done = work(PostgresTables(connection))
-                cut(connection)
-            return work_done
+        @contextmanager
+        def transaction(connection):
+            journal._transaction = inner
+            with inner(connection):
+                yield
+                if moment == "before":
+                    cut(connection)
+            cut(connection)
+            connection.execute("SELECT 1")  # finds out
 
-        journal._commit = commit
+        journal._transaction = transaction
         journal.append(make_records(3, "second"))
         requests = [getattr(record, "request", "") for _, record in journal.records()]
         assert requests.count("second") == 4

@@ -7,6 +7,7 @@ import pytest
 
 from iknow.errors import AuditError
 from iknow.serve.audit import AuditWriter, Retention, now, open_journal, verify
+from iknow.serve.audit.records import encode
 from tests.serve.audit.records import make_answer, make_records
 
 
@@ -17,12 +18,12 @@ class Slow:
         self.groups, self.asked, self.may = [], threading.Semaphore(0), threading.Semaphore(0)
         self.errors = []
 
-    def write(self, entries):
+    def write(self, rows):
         self.asked.release()
         self.may.acquire()
         if self.errors:
             raise self.errors.pop()
-        self.groups.append([entry.request for entry in entries])
+        self.groups.append([row.request for row in rows])
 
     def prune(self):
         return False
@@ -72,14 +73,15 @@ def test_a_failure_fails_its_group_alone(error):
     assert journal.groups == [["b"]]
 
 
-def test_the_queue_is_bounded_by_number_and_by_size():
+def test_the_queue_is_bounded(monkeypatch):
+    size = sum(encode(each).size for each in make_records(8))
+    monkeypatch.setattr("iknow.serve.audit.writer.MOST_BYTES", size)
     journal = Slow()
-    writer = AuditWriter(journal, most_records=10, most_bytes=20_000)
+    writer = AuditWriter(journal)
     writer.submit([make_answer()])
     journal.asked.acquire()
     kept = [writer.submit(make_records(8))]
-    assert writer.waiting == 10
-    with pytest.raises(AuditError, match="too much waits"):
+    with pytest.raises(AuditError, match=f"too much waits to be recorded: {size:,} bytes"):
         writer.submit([make_answer()]).result()
     journal.may.release(2)
     journal.asked.acquire()

@@ -11,13 +11,12 @@ input is compared with its hash without being decoded.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import date
 from hashlib import sha256
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iknow.core.text import shown
 from iknow.errors import AuditError, InputError
@@ -42,9 +41,19 @@ def encode_input(row: Any) -> bytes:
         >>> decode_input(encode_input(np.array([1, 2], dtype=np.int8)))
         array([1, 2], dtype=int8)
     """
-    if isinstance(row, (np.ndarray, np.generic)) and row.dtype.kind in NUMBERS:
-        return next(_encode_rows(np.asarray(row)[None]))
-    return _encode_json(row)
+    if isinstance(row, (np.ndarray, np.generic)):
+        if row.dtype.kind in NUMBERS:
+            return encode_inputs(np.asarray(row)[None])[0]
+        row = row.tolist()
+    try:
+        return json.dumps(
+            row, sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=as_plain
+        ).encode("ascii")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(
+            "an input must hold numbers, text, dates or None, by column names that are text, to be "
+            f"recorded: {error}"
+        ) from error
 
 
 def encode_inputs(rows: Any) -> list[bytes]:
@@ -52,11 +61,16 @@ def encode_inputs(rows: Any) -> list[bytes]:
 
     rows: an array of shape (n, ...), a sequence of rows, or columns of length n by their names.
     """
-    if isinstance(rows, np.ndarray) and rows.dtype.kind in NUMBERS:
-        return list(_encode_rows(rows))
     if isinstance(rows, Mapping):
         rows = [dict(zip(rows, row, strict=True)) for row in zip(*rows.values(), strict=True)]
-    return [encode_input(row) for row in rows]
+    if not isinstance(rows, np.ndarray) or rows.dtype.kind not in NUMBERS:
+        return [encode_input(row) for row in rows]
+    if not len(rows):
+        return []
+    header, _ = encode_array(np.zeros(rows.shape[1:], rows.dtype))  # which all rows share
+    content = encode_array(rows)[1]
+    size = len(content) // len(rows)
+    return [header + content[i * size : (i + 1) * size] for i in range(len(rows))]
 
 
 def hash_input(row: Any) -> str:
@@ -68,12 +82,7 @@ def hash_input(row: Any) -> str:
         >>> hash_input(np.float32([1, 2])) == hash_input(np.float64([1, 2]))
         False
     """
-    return hash_encoded([encode_input(row)])[0]
-
-
-def hash_encoded(encoded: Sequence[bytes]) -> list[str]:
-    """The hashes of inputs that are encoded already."""
-    return [sha256(content).hexdigest() for content in encoded]
+    return sha256(encode_input(row)).hexdigest()
 
 
 def decode_input(content: bytes) -> Any:
@@ -90,35 +99,12 @@ def decode_input(content: bytes) -> Any:
         raise AuditError(f"a stored input cannot be read: {error}") from error
     if isinstance(found, (str, dict)):
         return found
-    return _as_objects(found)
+    values = np.empty(len(found) if isinstance(found, list) else (), dtype=object)
+    values[...] = found
+    return values
 
 
-def _encode_rows(rows: NDArray[Any]) -> Iterator[bytes]:
-    """The rows of an array of numbers; they share one header."""
-    if rows.dtype.itemsize == 0 or rows.ndim == 0:
-        raise InputError(f"rows must be an array of shape (n, ...); got {shown(rows)}")
-    header = encode_array(np.zeros(rows.shape[1:], rows.dtype))[0] if len(rows) else b""
-    values = np.ascontiguousarray(rows, dtype=rows.dtype.newbyteorder("<"))
-    size = values.itemsize * values[0].size if len(values) else 0
-    content = values.reshape(-1).view(np.uint8).data
-    return (header + content[i * size : (i + 1) * size] for i in range(len(values)))
-
-
-def _encode_json(row: Any) -> bytes:
-    try:
-        plain = row.tolist() if isinstance(row, (np.ndarray, np.generic)) else row
-        text = json.dumps(
-            plain, sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=_as_plain
-        )
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InputError(
-            "an input must hold numbers, text, dates or None, by column names that are text, to be "
-            f"recorded: {error}"
-        ) from error
-    return text.encode("ascii")
-
-
-def _as_plain(value: Any) -> Any:
+def as_plain(value: Any) -> Any:
     """What JSON does not know: numpy's numbers and mappings as such, dates as text."""
     if isinstance(value, (np.datetime64, np.timedelta64, date)):
         return str(value)
@@ -127,14 +113,3 @@ def _as_plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"{shown(value)} is none of these")
-
-
-def _as_objects(values: Any) -> NDArray[Any]:
-    """A list of values as an array of objects with one axis, or another value without any."""
-    if not isinstance(values, list):
-        values, shape = [values], ()
-    else:
-        shape = (len(values),)  # type: ignore[assignment]
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array.reshape(shape)

@@ -5,9 +5,12 @@ A journal is in a database (`iknow.serve.audit.databases`), in two tables
 finds there, and stores rows and state together. So no head is kept in memory, where it could be
 wrong after a failure, and even two writers could not fork the chain.
 
-A commit whose acknowledgement is lost may have happened or not. A backend then runs the same work
-again in a new transaction; the work looks for its own last hash, which no other records have, and
-is done if it finds it. So records are neither lost nor doubled.
+A commit whose acknowledgement is lost may have happened or not. The same work then runs again in a
+new transaction; it looks for its own last hash, which no other records have, and is done if it
+finds it. So records are neither lost nor doubled.
+
+What is read is read from the chain: between the cut and the head. Whatever else somebody put into
+the tables, or beside them, is seen by `iknow.serve.audit.verify` alone, which says so.
 
 **Retention**: the oldest records go first, a bounded number at a time, in one transaction with an
 event "pruned" that states the last of them and its hash. The chain goes on from that hash, so what
@@ -25,7 +28,7 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -35,11 +38,12 @@ from iknow.core.text import shown
 from iknow.errors import AuditError, InputError
 from iknow.serve.audit.records import (
     LARGEST,
+    OVERHEAD,
     Answer,
     Chain,
-    Entry,
     Event,
     Record,
+    Row,
     as_time,
     decode,
     encode,
@@ -47,15 +51,13 @@ from iknow.serve.audit.records import (
     to_key,
 )
 from iknow.serve.audit.tables import (
-    OVERHEAD,
     RECORDS,
     VERSION,
     JournalState,
     Page,
-    Row,
-    Survey,
     Tables,
     extend,
+    is_sound,
 )
 
 SCHEMES = ("postgresql://", "postgres://")
@@ -75,7 +77,7 @@ class Retention:
 
     Attributes:
         max_age: Records older than this are removed.
-        max_bytes: Above this size the oldest records are removed, 1 MiB at least.
+        max_bytes: Above this size of all the oldest records are removed, 1 MiB at least.
 
     Examples:
         >>> Retention(max_age=timedelta(days=90), max_bytes=10**9).max_age.days
@@ -111,13 +113,15 @@ class Journal(ABC):
 
     errors: tuple[type[Exception], ...]
     """What the database raises."""
+    tables: type[Tables] = Tables
+    """How it holds them."""
 
     def __init__(
         self, name: str, chain: Chain, retention: Retention | None, *, readonly: bool
     ) -> None:
         self.name, self.chain, self.retention, self.readonly = name, chain, retention, readonly
         self._writing, self._reading = threading.RLock(), threading.RLock()
-        self._closed = False
+        self._closed = self._in_doubt = False  # whether the last change may have been committed
         self._genesis: bytes | None = None
         self._writer: Any = None
         self._reader: Any = None
@@ -138,77 +142,6 @@ class Journal(ABC):
             self._drop_reader()
             self._drop_writer()
 
-    @abstractmethod
-    def _open_writer(self, *, create: bool) -> Any:
-        """A connection that writes. create: make a journal where there is none."""
-
-    @abstractmethod
-    def _open_reader(self) -> Any:
-        """A connection that reads."""
-
-    @abstractmethod
-    def _commit(self, work: Callable[[Tables], Result]) -> Result:
-        """Run work in a transaction of the writer that is durable when this returns."""
-
-    @abstractmethod
-    def _see(self, work: Callable[[Tables], Result]) -> Result:
-        """Run work that changes nothing, on one state of the journal, by the reader."""
-
-    @abstractmethod
-    def _may_be_committed(self) -> bool:
-        """Whether work may have been committed all the same after an error."""
-
-    @abstractmethod
-    def _explain(self, error: Exception) -> str:
-        """An error of the database in words, and what to do."""
-
-    @abstractmethod
-    def _used(self, tables: Tables, state: JournalState) -> float:
-        """Bytes that the records take on disk."""
-
-    def _change(self, work: Callable[[Tables], Result]) -> Result:
-        """Run work in a transaction that is durable when this returns; `work` may run twice."""
-        with self._errors("written"):
-            self._writer = self._writer or self._open_writer(create=False)
-            try:
-                return self._commit(work)
-            except self.errors:
-                if not self._may_be_committed():
-                    raise
-            self._writer = self._writer or self._open_writer(create=False)
-            return self._commit(work)
-
-    def _look(self, work: Callable[[Tables], Result]) -> Result:
-        """Run work that changes nothing, on one state of the journal."""
-        with self._errors("read"):
-            if self._reader is not None:
-                try:
-                    return self._see(work)
-                except self.errors:
-                    self._drop_reader()
-            self._reader = self._open_reader()
-            return self._see(work)
-
-    def _drop_writer(self) -> None:
-        self._close(self._writer)
-        self._writer = None
-
-    def _drop_reader(self) -> None:
-        self._close(self._reader)
-        self._reader = None
-
-    def _close(self, connection: Any) -> None:
-        if connection is not None:
-            with suppress(*self.errors):
-                connection.close()
-
-    @contextmanager
-    def _errors(self, done: str) -> Iterator[None]:
-        try:
-            yield
-        except self.errors as error:  # what it says may be secret, and is not chained
-            raise AuditError(f"{self.name} cannot be {done}: {self._explain(error)}") from None
-
     def append(self, records: Sequence[Record]) -> None:
         """Add records, all or none; when it returns, they survive a crash of the machine.
 
@@ -223,22 +156,19 @@ class Journal(ABC):
         """
         self.write([encode(record) for record in records])
 
-    def write(self, entries: Sequence[Entry]) -> None:
-        """Add `entries`, records that are encoded already, as `append` does."""
-        self._check_open(to_write=True)
-        if not entries:
-            return
+    def write(self, rows: Sequence[Row]) -> None:
+        """Add `rows`, records that are encoded already, as `append` does."""
         wanted: list[JournalState] = []
 
         def work(tables: Tables) -> None:
             if wanted and tables.hash_at(wanted[0].head_seq) == wanted[0].head_hash:
                 return  # it was committed, and only the acknowledgement was lost
-            rows, state = extend(self.chain, self._state_of(tables), entries)
+            placed, state = extend(self.chain, self._state_of(tables), rows)
             wanted[:] = [state]
-            tables.insert(rows)
+            tables.insert(placed)
             tables.save(state)
 
-        with self._writing:
+        if rows:
             self._change(work)
 
     def find(self, request: str, row: int) -> Answer | None:
@@ -248,9 +178,7 @@ class Journal(ABC):
             AuditError: There is one, but its hash is not that of the chain.
         """
         found = self._find("answer", request, row)
-        if found is None:
-            return None
-        answer = decode(found.body, found.input)
+        answer = None if found is None else decode(found.body, found.input)
         return answer if isinstance(answer, Answer) else None
 
     def labelled(self, request: str, row: int) -> bool:
@@ -259,65 +187,78 @@ class Journal(ABC):
 
     def _find(self, kind: str, request: str, place: int) -> Row | None:
         def find(tables: Tables) -> Row | None:
-            found = tables.last_about(kind, to_key(request), place)
-            if found is not None and not self.readonly:  # readers may lack the key
-                state = tables.state()
-                is_first = found.seq == state.cut_seq + 1
-                last = state.cut_hash if is_first else tables.hash_at(found.seq - 1) or b""
-                if not found.is_sound or found.hash != self.chain.next(
-                    last, found.body, found.input
-                ):
-                    raise AuditError(
-                        f"record {found.seq} of {self.name} was changed: see what `iknow audit "
-                        "verify` says"
-                    )
-            return found
+            state = tables.state()
+            places = to_key(request), place, kind, state.cut_seq, state.head_seq
+            of_chain = "request = ? AND place = ? AND kind = ? AND seq > ? AND seq <= ?"
+            for row in tables.find(of_chain, *places, limit=1, order="seq DESC"):
+                is_first = row.seq == state.cut_seq + 1
+                last = state.cut_hash if is_first else tables.hash_at(row.seq - 1) or b""
+                if self.readonly:  # readers may lack the key
+                    return row
+                if is_sound(row) and self.chain.next(last, row.body, row.input) == row.hash:
+                    return row
+                raise AuditError(
+                    f"record {row.seq} of {self.name} was changed: see what `iknow audit verify` "
+                    "says"
+                )
+            return None
 
         return self._read(find) if 0 <= place <= LARGEST else None
 
-    def records(self, after: int = 0) -> Iterator[tuple[int, Record]]:
-        """All records with their numbers, in order, from the one that follows number `after`."""
-        return self._records(after, None)
+    def pages(self, after: int | None = None, kind: str | None = None) -> Iterator[Page]:
+        """The rows that follow number `after`, or all, of one `kind` or all, and the state then.
+
+        The last page is empty. Some rows may be no part of the chain: `JournalState.has` knows.
+        """
+        while True:
+            page = self._read(lambda tables: tables.page(after, kind))  # noqa: B023
+            yield page
+            if not page.rows:
+                return
+            after = page.rows[-1].seq
+
+    def records(self, after: int = 0, kind: str | None = None) -> Iterator[tuple[int, Record]]:
+        """All records with their numbers, in order, from the one that follows number `after`.
+
+        Of one `kind` alone, if it is "answer", "label" or "event".
+        """
+        for state, rows in self.pages(after, kind):
+            for row in rows:
+                if state.has(row.seq):
+                    yield row.seq, decode(row.body, row.input)
 
     def events(self) -> Iterator[Event]:
         """All events, in order."""
-        return (each for _, each in self._records(0, "event") if isinstance(each, Event))
-
-    def _records(self, after: int, kind: str | None) -> Iterator[tuple[int, Record]]:
-        while rows := self._read(lambda tables: tables.page(after, chained=True, kind=kind)).rows:  # noqa: B023
-            for row in rows:
-                yield row.seq, decode(row.body, row.input)
-            after = rows[-1].seq
-
-    def page(self, after: int | None = None) -> Page:
-        """The rows that follow number `after`, or all, as they are stored, for those who verify."""
-        return self._read(lambda tables: tables.page(after, chained=False))
-
-    def survey(self) -> Survey:
-        """What there is besides the chain, for those who verify."""
-        return self._read(Tables.survey)
+        return (each for _, each in self.records(kind="event") if isinstance(each, Event))
 
     def before(self, time: str) -> int:
         """The number to read after, so that no record of this `time` or later is missed."""
-        return self._read(lambda tables: tables.before(time))
+
+        def find(tables: Tables) -> int:
+            state = tables.state()
+            statement = f"SELECT min(seq) FROM {RECORDS} WHERE time >= ? AND seq > ? AND seq <= ?"
+            ((first,),) = tables.execute(statement, time, state.cut_seq, state.head_seq)
+            return state.head_seq if first is None else int(first) - 1
+
+        return self._read(find)
 
     def head(self) -> tuple[int, str]:
         """The number of records ever written, and the hash of the last, in hexadecimal."""
         state = self._read(Tables.state)
         return state.head_seq, state.head_hash.hex()
 
-    def _read(self, work: Callable[[Tables], Result]) -> Result:
-        self._check_open()
-        with self._reading:
-            return self._look(work)
+    def survey(self) -> tuple[JournalState, int, list[str]]:
+        """The state, how many rows there are, and what the database has that a journal has not."""
+
+        def look(tables: Tables) -> tuple[JournalState, int, list[str]]:
+            ((n_rows,),) = tables.execute(f"SELECT count(*) FROM {RECORDS}")
+            return tables.state(), n_rows, self._find_foreign(tables, deep=True)
+
+        return self._read(look)
 
     def prune(self) -> bool:
         """Remove a bounded number of records that need not be kept; return whether more remain."""
-        if self.retention in (None, Retention()):
-            return False
-        self._check_open(to_write=True)
-        with self._writing:
-            return self._change(self._prune)
+        return self.retention not in (None, Retention()) and self._change(self._prune)
 
     def _prune(self, tables: Tables) -> bool:
         state = self._state_of(tables)
@@ -326,10 +267,9 @@ class Journal(ABC):
             return False
         cut = tables.hash_at(last) or b""
         details = {"first": state.cut_seq + 1, "through": last, "hash": cut.hex()}
-        event = encode(Event(now(), PRUNED, "", details))
-        rows, after = extend(self.chain, state, [event])
+        rows, after = extend(self.chain, state, [encode(Event(now(), PRUNED, "", details))])
         tables.insert(rows)
-        tables.execute(f"DELETE FROM {RECORDS} WHERE seq <= ?", (last,))
+        tables.execute(f"DELETE FROM {RECORDS} WHERE seq <= ?", last)
         left = max(after.size - freed, 0)
         tables.save(after._replace(cut_seq=last, cut_hash=cut, size=left))
         return count == PRUNE_STEP
@@ -337,25 +277,87 @@ class Journal(ABC):
     def _count_old(self, tables: Tables, state: JournalState) -> tuple[int, int, int]:
         """How many of the oldest records to remove, the last of them, and the bytes they take."""
         assert self.retention is not None
-        used, most = self._used(tables, state), self.retention.max_bytes
-        scale = used / max(state.size, 1)  # from bytes of records to bytes on disk
+        most, oldest_time = self.retention.max_bytes, self.retention.oldest_time()
         excess = 0.0
-        if most is not None and used > most:
-            excess = used - (1 - PRUNE_SHARE) * most
-        oldest_time = self.retention.oldest_time()
+        if most is not None and state.size > most:
+            excess = state.size - (1 - PRUNE_SHARE) * most
         count, last, freed, worth = 0, 0, 0, False
         found = tables.execute(
             f"SELECT seq, time, length(body) + coalesce(length(input), 0), "
             f"CASE WHEN kind = 'event' THEN body END FROM {RECORDS} WHERE seq > ? "
             f"ORDER BY seq LIMIT {PRUNE_STEP}",
-            (state.cut_seq,),
+            state.cut_seq,
         )
         for seq, time, size, body in found:
-            if not (time < oldest_time or freed * scale < excess):
+            if not (time < oldest_time or freed < excess):
                 break
             count, last, freed = count + 1, seq, freed + size + OVERHEAD
-            worth = worth or not _is_pruning(body)
+            worth = worth or body is None or getattr(decode(body), "what", "") != PRUNED
         return (count, last, freed) if worth else (0, 0, 0)
+
+    def check_key(self, state: JournalState) -> None:
+        """Refuse a key other than that of the journal with this `state`."""
+        if state.key_check == self.chain.check_of(state.genesis):
+            return
+        if not state.key_check:
+            wrong = "was made without a key, but one is given: leave it out, or name a new journal"
+        elif not self.chain.is_keyed:
+            wrong = "was made with a key: set IKNOW_AUDIT_KEY or IKNOW_AUDIT_KEY_FILE"
+        else:
+            wrong = "was made with another key: give that one, in IKNOW_AUDIT_KEY(_FILE)"
+        raise AuditError(f"{self.name} {wrong}")
+
+    # What a database does.
+
+    @abstractmethod
+    def _open_writer(self) -> Any:
+        """A connection that writes; the first one makes a journal where there is none."""
+
+    @abstractmethod
+    def _open_reader(self) -> Any:
+        """A connection that reads."""
+
+    @abstractmethod
+    def _transaction(self, connection: Any) -> AbstractContextManager[Any]:
+        """A transaction, on one state of the journal; the writer's is durable when it ends."""
+
+    @abstractmethod
+    def _explain(self, error: Exception) -> str:
+        """An error of the database in words, and what to do."""
+
+    @abstractmethod
+    def _find_foreign(self, tables: Tables, *, deep: bool) -> list[str]:
+        """What the database has that a journal has not, in words.
+
+        deep: whether to look into all pages of a file, too.
+        """
+
+    # Connections and transactions.
+
+    def _begin(self) -> None:
+        """Open it, and look at what was opened; from now on it must stay the same journal."""
+
+        def look(tables: Tables) -> tuple[JournalState, list[str]]:
+            state = self._state_of(tables)
+            ends = state.head_seq == state.cut_seq
+            if self.readonly or ends or tables.hash_at(state.head_seq) == state.head_hash:
+                return state, [] if self.readonly else self._find_foreign(tables, deep=False)
+            return state, ["its last record is missing or was changed"]
+
+        try:
+            if not self.readonly:
+                with self._errors("opened"):
+                    self._writer = self._open_writer()
+            state, wrong = self._read(look)
+            if wrong:
+                raise AuditError(
+                    f"{self.name} is damaged: {wrong[0]}. Keep it, see what `iknow audit verify` "
+                    "says, and name a new one"
+                )
+            self._genesis = state.genesis
+        except BaseException:
+            self.close()
+            raise
 
     def _state_of(self, tables: Tables) -> JournalState:
         """The state, if it is that of this journal, and fits this version."""
@@ -371,57 +373,66 @@ class Journal(ABC):
             self.check_key(state)
         return state
 
-    def check_key(self, state: JournalState) -> None:
-        """Refuse a key other than that of the journal with this `state`."""
-        if state.key_check == self.chain.check_of(state.genesis):
-            return
-        if not state.key_check:
-            wrong = "was made without a key, but one is given: leave it out, or name a new journal"
-        elif not self.chain.is_keyed:
-            wrong = "was made with a key: set IKNOW_AUDIT_KEY or IKNOW_AUDIT_KEY_FILE"
-        else:
-            wrong = "was made with another key: give that one, in IKNOW_AUDIT_KEY(_FILE)"
-        raise AuditError(f"{self.name} {wrong}")
+    def _change(self, work: Callable[[Tables], Result]) -> Result:
+        """Run work in a transaction that is durable when this returns; `work` may run twice."""
+        if self.readonly:
+            raise AuditError(f"{self.name} was opened for reading: open it without readonly")
+        with self._writing, self._errors("written"):
+            try:
+                return self._commit(work)
+            except self.errors:
+                if not self._in_doubt:
+                    raise
+            return self._commit(work)
 
-    def _begin(self) -> None:
-        """Open it, and look at what was opened; from now on it must stay the same journal."""
+    def _commit(self, work: Callable[[Tables], Result]) -> Result:
+        self._in_doubt = is_done = False
         try:
-            if not self.readonly:
-                with self._errors("opened"):
-                    self._writer = self._open_writer(create=True)
-            self._genesis = self._check_whole().genesis
+            self._writer = self._writer or self._open_writer()
+            with self._transaction(self._writer):
+                result = work(self.tables(self._writer))
+                is_done = True
         except BaseException:
-            self.close()
+            self._in_doubt = is_done or getattr(self._writer, "closed", False)
+            self._drop_writer()  # the next one starts from what is on disk
             raise
+        return result
 
-    def _check_whole(self) -> JournalState:
-        """The state of a journal that is whole, if it is to be written to."""
+    def _read(self, work: Callable[[Tables], Result]) -> Result:
+        """Run work that changes nothing; a connection that fails is opened anew, once."""
+        with self._reading, self._errors("read"):
+            if self._reader is not None:
+                with suppress(*self.errors):
+                    return self._see(work)
+            self._drop_reader()
+            self._reader = self._open_reader()
+            return self._see(work)
 
-        def look(tables: Tables) -> tuple[JournalState, bool, list[str]]:
-            state = self._state_of(tables)
-            ends = state.head_seq == state.cut_seq
-            is_whole = ends or tables.hash_at(state.head_seq) == state.head_hash
-            return state, is_whole, [] if self.readonly else tables.find_foreign(deep=False)
+    def _see(self, work: Callable[[Tables], Result]) -> Result:
+        with self._transaction(self._reader):
+            return work(self.tables(self._reader))
 
-        state, is_whole, foreign = self._look(look)
-        if not (self.readonly or (is_whole and not foreign)):
-            what = foreign[0] if foreign else "its last record is missing or was changed"
-            raise AuditError(
-                f"{self.name} is damaged: {what}. Keep it, see what `iknow audit verify` says, and "
-                "name a new one"
-            )
-        return state
-
-    def _check_open(self, *, to_write: bool = False) -> None:
+    @contextmanager
+    def _errors(self, done: str) -> Iterator[None]:
         if self._closed:
             raise AuditError(f"{self.name} is closed")
-        if to_write and self.readonly:
-            raise AuditError(f"{self.name} was opened for reading: open it without readonly")
+        try:
+            yield
+        except self.errors as error:  # what it says may be secret, and is not chained
+            raise AuditError(f"{self.name} cannot be {done}: {self._explain(error)}") from None
 
+    def _drop_writer(self) -> None:
+        self._close(self._writer)
+        self._writer = None
 
-def _is_pruning(body: bytes | None) -> bool:
-    record = None if body is None else decode(body)
-    return isinstance(record, Event) and record.what == PRUNED
+    def _drop_reader(self) -> None:
+        self._close(self._reader)
+        self._reader = None
+
+    def _close(self, connection: Any) -> None:
+        if connection is not None:
+            with suppress(*self.errors):
+                connection.close()
 
 
 def open_journal(

@@ -28,7 +28,7 @@ from __future__ import annotations
 import hmac
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 from json.encoder import encode_basestring_ascii as _quote
@@ -39,10 +39,12 @@ import msgspec
 
 from iknow.core.text import shown
 from iknow.errors import AuditError
+from iknow.serve.audit.inputs import as_plain
 
 TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z")
 LARGEST = 2**63 - 1  # the largest row number, which a database must hold
 HASH_SIZE = 32
+OVERHEAD = 200
 KEY_CHECK = b"iknow audit key check"
 
 Columns = tuple[Sequence[str], Sequence[str], Sequence[str], Sequence[float | None]]
@@ -160,9 +162,15 @@ def make_event(what: str, subject: Subject, **details: Any) -> Event:
     return Event(now(), what, subject.name, {**about, **details})
 
 
-class Entry(NamedTuple):
-    """A record as it is stored: the columns to search by, its canonical JSON, and its input."""
+class Row(NamedTuple):
+    """A record as a table holds it: its place in the chain, and the columns to search by.
 
+    seq, hash: its place, which `encode` does not know yet. place: the row of the request. body: its
+    canonical JSON.
+    """
+
+    seq: int
+    hash: bytes
     kind: str
     time: str
     request: str | None
@@ -170,9 +178,14 @@ class Entry(NamedTuple):
     body: bytes
     input: bytes | None
 
+    @property
+    def size(self) -> int:
+        """Bytes that it takes, with its hash, its numbers, and its places in the indexes."""
+        return len(self.body) + len(self.input or b"") + OVERHEAD
 
-def encode(record: Record) -> Entry:
-    """A record as it is stored.
+
+def encode(record: Record) -> Row:
+    """A record as it is stored, without its place in the chain.
 
     Raises:
         AuditError: A field is not what it must be, or cannot be expressed in JSON.
@@ -199,7 +212,7 @@ def encode(record: Record) -> Entry:
             f"the {type(record).__name__} cannot be recorded: expected texts, finite numbers and "
             f"mappings of them, as its fields say: {error}"
         ) from error
-    return Entry(kind, record.time, request, place, body, content)
+    return Row(0, b"", kind, record.time, request, place, body, content)
 
 
 def decode(body: bytes, content: bytes | None = None) -> Record:
@@ -283,14 +296,6 @@ _ENCODER = json.JSONEncoder(
 
 
 def _to_json(record: Label | Event) -> bytes:
-    fields = msgspec.to_builtins(record, str_keys=True, enc_hook=_as_plain)
+    fields = msgspec.to_builtins(record, str_keys=True, enc_hook=as_plain)
     msgspec.convert(fields, type(record))  # its fields have their types
     return _ENCODER.encode(fields).encode("ascii")
-
-
-def _as_plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return dict(value)
-    if hasattr(value, "tolist"):  # numpy's numbers and arrays
-        return value.tolist()
-    raise TypeError(f"{shown(value)} is no value for JSON")

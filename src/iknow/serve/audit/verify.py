@@ -1,20 +1,20 @@
 """Verifying: that a journal is what was written, and that its answers follow from their inputs.
 
 Without a key, or a head that was noted elsewhere, who can write to the journal could have made all
-of it anew; see `chain` for what can be seen.
+of it anew; see `iknow.serve.audit.records` for what can be seen.
 
 A walk along the chain names every place where it does not hold. After a break it goes on from the
 hash that is stored there, so that one changed record is one problem and not the end. What each
 problem looks like:
 
 - a changed record: its own hash does not fit, the next record's does;
-- a missing record: a number is left out;
-- records that changed places: the content of one fits the place of another;
 - a hash that was replaced: the record fits, the next one does not;
+- a missing record: a number is left out;
+- records that changed places: neither fits at the place of the other;
 - a beginning that is missing: no event "pruned" in the chain states the hash that it begins with;
 - an end that is missing: the head that the journal notes, or one that was noted elsewhere, is not
   there;
-- rows beside the chain: there are more than lie between its beginning and its end;
+- rows beside the chain: their numbers are not between its beginning and its end;
 - anything else in the database: a table, a column, a trigger, a view in the place of a table.
 
 The journal may grow, and be pruned, meanwhile.
@@ -22,8 +22,8 @@ The journal may grow, and be pruned, meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -35,23 +35,20 @@ from iknow.serve.audit.records import (
     HASH_SIZE,
     LARGEST,
     Answer,
-    Chain,
     Columns,
     Event,
+    Record,
+    Row,
     decode,
     encode,
 )
-from iknow.serve.audit.tables import JournalState, Page, Row, Survey
+from iknow.serve.audit.tables import JournalState, is_sound
 
 Assess = Callable[[str, Sequence[Any]], Columns | None]
 """From the sha256 of a bundle and its inputs to beliefs (JSON), assertions, reasons and levels,
 one for each input; None if it does not know the bundle.
 """
-MOST = 100
-"""Problems to describe; the rest are counted."""
-TRIED = 200
-"""Broken records among which to look for exchanged places."""
-CHANGED = "it was changed, or the one before it was"
+MOST = 100  # problems to describe; the rest are counted
 
 
 class NotedHead(NamedTuple):
@@ -117,202 +114,169 @@ class Verification:
         return self.n_problems == 0
 
 
-@dataclass
 class Verifier:
-    """Where it is in the chain, and what it has found."""
+    """Walks along the chain of a journal; `found` is what it has found.
 
-    chain: Chain
-    noted: dict[int, bytes]
-    found: Verification
-    seq: int = 0
-    hash: bytes = b""
-    n_foreign: int = 0
-    problems: list[tuple[int | None, str]] = field(default_factory=list)
-    state: JournalState | None = None
-    broken: list[tuple[Row, bytes]] = field(default_factory=list)
-    cut: tuple[int, str] | None = None
-    vouched: bool = False
+    heads: those that were noted elsewhere.
+    """
 
-    def report(self, seq: int | None, problem: str) -> None:
+    def __init__(self, journal: Journal, heads: Sequence[NotedHead]) -> None:
+        self.found = Verification(journal.name, journal.chain.is_keyed)
+        self._journal, self._chain = journal, journal.chain
+        self._noted = {head.seq: head.hash for head in heads}
+        self._seq, self._hash = -1, b""
+        self._problems: list[tuple[int, str]] = []
+        self._cut, self._vouched = (0, ""), False
+        if len(self._noted) < len(set(heads)):
+            self._report(None, "two different heads are given for the same record")
+
+    def walk(self) -> Iterator[list[tuple[int, Record]]]:
+        """Check all rows; gives the records of each page, with their numbers."""
+        for state, rows in self._journal.pages():
+            if self._seq < 0:
+                self._journal.check_key(state)
+                self._enter(state)
+                self._meet_noted()
+            yield [record for row in rows for record in self._step(row, state)]
+        self._finish(state)
+
+    def _report(self, seq: int | None, problem: str) -> None:
+        """seq: the number of a record; None for the whole."""
         self.found.n_problems += 1
-        if len(self.problems) < MOST:
-            self.problems.append((seq, problem))
-
-    def begin(self, state: JournalState, start: NotedHead | None) -> None:
-        self.state = state
-        self._enter(state)
-        if start is not None and start.seq > state.cut_seq:
-            (self.seq, self.hash), self.vouched = start, True
-        self._meet_noted()
+        if len(self._problems) < MOST:
+            told = problem if seq is None else f"record {seq}: {problem}"
+            self._problems.append((LARGEST if seq is None else seq, told))
 
     def _enter(self, state: JournalState) -> None:
         """Start, or start again, where pruning ended."""
-        self.seq, self.hash = state.cut_seq, state.cut_hash
-        self.cut, self.vouched = (state.cut_seq, state.cut_hash.hex()), state.cut_seq == 0
+        self._seq, self._hash = state.cut_seq, state.cut_hash
+        self._cut, self._vouched = (state.cut_seq, state.cut_hash.hex()), state.cut_seq == 0
         if state.cut_seq == 0 and state.cut_hash != state.genesis:
-            self.report(None, "the chain does not begin with the journal's genesis")
+            self._report(None, "the chain does not begin with the journal's genesis")
 
-    def step(self, row: Row, state: JournalState) -> None:
-        """Check one row against those before it."""
+    def _step(self, row: Row, state: JournalState) -> Iterator[tuple[int, Record]]:
+        """Check one row against those before it; gives its record, if it can be read."""
         if not state.has(row.seq):
-            self.n_foreign += 1
             ends = f"which goes from {state.cut_seq + 1} to {state.head_seq}"
-            self.report(row.seq, f"it is no part of the chain, {ends}")
+            self._report(row.seq, f"it is no part of the chain, {ends}")
             return
-        if row.seq != self.seq + 1 and state.cut_seq > self.seq:
+        if row.seq != self._seq + 1 and state.cut_seq > self._seq:
             self._enter(state)  # it was pruned while we read
-        if not row.is_sound:
-            self.report(self.seq + 1, "it was changed: it has values of other types")
+        if not is_sound(row):
+            self._report(self._seq + 1, "it was changed: it has values of other types")
             return
-        if row.seq != self.seq + 1:
-            missing = f"{self.seq + 1} to {row.seq - 1}"
-            self.report(row.seq, f"the records before it are missing: {missing}")
-        elif self.chain.next(self.hash, row.body, row.input) != row.hash:
-            if len(self.broken) < TRIED:
-                self.broken.append((row, self.hash))
-            else:
-                self.report(row.seq, CHANGED)
+        if row.seq != self._seq + 1:
+            missing = f"{self._seq + 1} to {row.seq - 1}"
+            self._report(row.seq, f"the records before it are missing: {missing}")
+        elif self._chain.next(self._hash, row.body, row.input) != row.hash:
+            self._report(row.seq, "it was changed, or the one before it was")
         self.found.first = self.found.first or row.seq
-        self.seq, self.hash = row.seq, bytes(row.hash)
+        self._seq, self._hash = row.seq, bytes(row.hash)
         self.found.n_records += 1
-        self._check_content(row)
+        try:
+            record = decode(row.body, row.input)
+            self._check_content(row, record)
+            yield row.seq, record
+        except AuditError as error:
+            self._report(row.seq, str(error))
         self._meet_noted()
 
     def _meet_noted(self) -> None:
-        known = self.noted.pop(self.seq, None)
-        if known is not None and known != self.hash:
-            self.report(self.seq, "its hash is not that of the head that was noted")
+        known = self._noted.pop(self._seq, None)
+        if known is not None and known != self._hash:
+            self._report(self._seq, "its hash is not that of the head that was noted")
 
-    def _check_content(self, row: Row) -> None:
+    def _check_content(self, row: Row, record: Record) -> None:
         """The columns to search by, and the input, must agree with the record."""
-        try:
-            record = decode(row.body, row.input)
-            entry = encode(record)
-        except AuditError as error:
-            self.report(row.seq, str(error))
-            return
-        if entry[:4] != row[2:6]:
-            self.report(row.seq, "its columns were changed: they differ from the record itself")
-        elif entry != row[2:]:
-            self.report(row.seq, "it is not written as a record is")
+        written = encode(record)
+        if written[2:6] != row[2:6]:
+            self._report(row.seq, "its columns were changed: they differ from the record itself")
+        elif written[2:] != row[2:]:
+            self._report(row.seq, "it is not written as a record is")
         if isinstance(record, Answer):
             self.found.n_answers += 1
             content, known = record.input, record.input_hash
             if content is not None and sha256(content).hexdigest() != known:
-                self.report(row.seq, "its input does not have the hash that was recorded")
-        if isinstance(record, Event) and record.what == PRUNED and self.cut is not None:
+                self._report(row.seq, "its input does not have the hash that was recorded")
+        if isinstance(record, Event) and record.what == PRUNED:
             through = record.details.get("through"), record.details.get("hash")
-            self.vouched = self.vouched or through == self.cut
+            self._vouched = self._vouched or through == self._cut
 
-    def finish(self, survey: Survey) -> None:
-        """What can be said only at the end."""
-        state = self.state
-        assert state is not None
-        self._explain_broken()
-        if not self.vouched:
-            self.report(
+    def _finish(self, state: JournalState) -> None:
+        """What can be said only at the end, when the journal had this `state`."""
+        if not self._vouched:
+            self._report(
                 None,
                 f"records up to {state.cut_seq} are missing, and nothing in the chain says that "
                 "they were pruned",
             )
-        if (self.seq, self.hash) != (state.head_seq, state.head_hash):
-            self.report(
+        if (self._seq, self._hash) != (state.head_seq, state.head_hash):
+            self._report(
                 None,
-                f"the chain ends with record {self.seq}, and not with {state.head_seq}, the head "
+                f"the chain ends with record {self._seq}, and not with {state.head_seq}, the head "
                 "that the journal notes, or with another hash",
             )
-        if self.chain.seal(state.head_seq, state.head_hash) != state.seal:
-            self.report(None, "the journal's note of its head was changed")
-        self._compare(survey)
-        for seq in self.noted:
+        if self._chain.seal(state.head_seq, state.head_hash) != state.seal:
+            self._report(None, "the journal's note of its head was changed")
+        now, n_rows, foreign = self._journal.survey()  # everything must be in the chain
+        n_expected = now.head_seq - now.cut_seq
+        if n_rows != n_expected and not self.found.n_problems:
+            self._report(None, f"its table has {n_rows} rows, and its chain {n_expected}")
+        for what in foreign:
+            self._report(None, what)
+        for seq in self._noted:
             where = "was pruned, and cannot be compared" if seq <= state.cut_seq else "is missing"
-            self.report(None, f"record {seq}, a head that was noted, {where}")
-        ordered = sorted(self.problems, key=lambda each: LARGEST if each[0] is None else each[0])
-        self.found.problems = tuple(
-            told if seq is None else f"record {seq}: {told}" for seq, told in ordered[:MOST]
-        )
-        self.found.last, self.found.head = self.seq, self.hash.hex()
+            self._report(None, f"record {seq}, a head that was noted, {where}")
+        self._problems.sort(key=lambda each: each[0])
+        self.found.problems = tuple(told for _, told in self._problems)
+        self.found.last, self.found.head = self._seq, self._hash.hex()
 
-    def _compare(self, survey: Survey) -> None:
-        """Everything in the database must be in the chain."""
-        beside = survey.n_rows - survey.n_chained
-        if beside and not self.n_foreign:
-            self.report(None, f"{beside} rows of its table are no part of the chain")
-        n_expected = survey.state.head_seq - survey.state.cut_seq
-        if survey.n_chained != n_expected and not self.found.n_problems:
-            self.report(
-                None, f"its table has {survey.n_chained} records, and its chain {n_expected}"
-            )
-        for what in survey.foreign:
-            self.report(None, what)
-
-    def derive(self, rows: Sequence[Row], assess: Assess, tolerance: float) -> None:
-        """Compare the answers among rows with those that their inputs give now.
+    def derive(
+        self, records: Sequence[tuple[int, Record]], assess: Assess, tolerance: float
+    ) -> None:
+        """Compare the answers among records with those that their inputs give now.
 
         A difference: the record is not true, or the bundle no longer answers as it did.
         """
         by_bundle: dict[tuple[str, Any], list[tuple[int, Answer, Any]]] = {}
-        for row in rows:
-            try:
-                record = decode(row.body, row.input)
-                if not isinstance(record, Answer) or record.input is None:
+        for seq, record in records:
+            if isinstance(record, Answer) and record.input is not None:
+                try:
+                    content = decode_input(record.input)
+                except AuditError as error:
+                    self._report(seq, str(error))
                     continue
-                content = decode_input(record.input)
-            except AuditError as error:
-                self.report(row.seq, str(error))
-                continue
-            form = getattr(content, "dtype", None), getattr(content, "shape", type(content))
-            by_bundle.setdefault((record.bundle, str(form)), []).append((row.seq, record, content))
+                form = getattr(content, "dtype", None), getattr(content, "shape", type(content))
+                by_bundle.setdefault((record.bundle, str(form)), []).append((seq, record, content))
         for (bundle, _), found in by_bundle.items():
             try:
                 columns = assess(bundle, [content for _, _, content in found])
             except IknowError as error:
-                self.report(found[0][0], f"it and {len(found) - 1} more cannot be derived: {error}")
+                told = f"it and {len(found) - 1} more cannot be derived: {error}"
+                self._report(found[0][0], told)
                 continue
             if columns is not None:
                 self.found.n_derived += len(found)
                 for (seq, record, _), now in zip(found, zip(*columns, strict=True), strict=True):
                     for difference in _differences(record, now, tolerance):
-                        self.report(seq, difference)
-
-    def _explain_broken(self) -> None:
-        """Tell records that changed places from changed ones."""
-        others, self.problems = self.problems, []  # what breaks the chain comes first
-        for row, _ in self.broken:
-            places = (
-                other.seq
-                for other, before in self.broken
-                if other is not row and self.chain.next(before, row.body, row.input) == other.hash
-            )
-            place = next(places, None)
-            self.report(
-                row.seq,
-                CHANGED if place is None else f"it changed places: it is what record {place} was",
-            )
-        self.problems += others
+                        self._report(seq, difference)
 
 
 def _differences(record: Answer, now: tuple[Any, ...], tolerance: float) -> Iterator[str]:
     """What differs between a recorded answer and one derived from its input."""
-    names: Mapping[str, Any] = {
-        "belief": record.belief, "assertion": record.assertion, "reason": record.reason
-    }  # fmt: skip
-    for (name, then), value in zip(names.items(), now[:3], strict=True):
-        if then != value:
+    for name, value in zip(("belief", "assertion", "reason"), now, strict=False):
+        if (then := getattr(record, name)) != value:
             yield f"its {name} was recorded as {shown(then)}; its input gives {shown(value)}"
-    level = now[3]
-    both = record.level is not None and level is not None
-    if (record.level is None) != (level is None) or (
-        both and abs(float(level) - float(record.level)) > tolerance  # type: ignore[arg-type]
-    ):
-        yield f"its level was recorded as {record.level}; its input gives {level}"
+    then, level = record.level, now[3]
+    either_lacks = then is None or level is None
+    if then is not level if either_lacks else not abs(level - then) <= tolerance:
+        yield f"its level was recorded as {then}; its input gives {level}"
 
 
 def verify(
     journal: Journal,
     *,
     heads: Sequence[NotedHead] = (),
-    start: NotedHead | None = None,
     assess: Assess | None = None,
     level_tolerance: float = 0.0,
     told: Callable[[int], None] = lambda _: None,
@@ -322,7 +286,6 @@ def verify(
     Args:
         journal: Open, for reading at least.
         heads: Heads that were noted elsewhere, to be found in the chain.
-        start: A record up to which all is known to be well. Default: all records are checked.
         assess: Derives answers from the inputs that were kept. Default: they are not derived.
         level_tolerance: How far a derived level may be from the recorded one.
         told: Is called with the number of records that are done.
@@ -337,27 +300,9 @@ def verify(
         ...     verify(journal).holds
         True
     """
-    found = Verification(journal.name, journal.chain.is_keyed)
-    verifier = Verifier(journal.chain, {head.seq: head.hash for head in heads}, found)
-    if len(verifier.noted) < len(set(heads)):
-        verifier.report(None, "two different heads are given for the same record")
-    for page in _pages(journal, verifier, start):
+    verifier = Verifier(journal, heads)
+    for records in verifier.walk():
         if assess is not None:
-            rows = [row for row in page.rows if page.state.has(row.seq)]
-            verifier.derive(rows, assess, level_tolerance)
-        told(found.n_records)
-    verifier.finish(journal.survey())
-    return found
-
-
-def _pages(journal: Journal, verifier: Verifier, start: NotedHead | None) -> Iterator[Page]:
-    """Go through all pages; the last one is empty, and shows the final state."""
-    page = journal.page(None if start is None else start.seq)
-    journal.check_key(page.state)
-    verifier.begin(page.state, start)
-    while page.rows:
-        for row in page.rows:
-            verifier.step(row, page.state)
-        yield page
-        page = journal.page(page.rows[-1].seq)
-    verifier.state = page.state
+            verifier.derive(records, assess, level_tolerance)
+        told(verifier.found.n_records)
+    return verifier.found

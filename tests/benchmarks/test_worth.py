@@ -1,0 +1,311 @@
+"""What assertions are worth: parts against slower ways, tiny runs, and committed figures."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import leaves
+from benchmarks.magika import table as magika_table
+from benchmarks.magika.collecting import MOST, OTHER, File, Types, collect
+from benchmarks.magika.measuring import FOREIGN, UNSEEN, measure
+from benchmarks.magika.methods import named_by_magika
+from benchmarks.magika.naming import promised_type, type_by_extension
+from benchmarks.magika.parsing import as_text, keeps_promise
+from benchmarks.magika.said import Said
+from benchmarks.magika.splitting import split
+from benchmarks.magika.spoiling import JOINED, PIECES, RANDOM, UTF16, spoil
+from benchmarks.scoreboard import table
+from benchmarks.scoreboard.data import delta, shift_table, undelta
+from benchmarks.scoreboard.methods import ensemble
+from benchmarks.scoreboard.running import ADAPTIVE, run_job
+from benchmarks.scoreboard.summary import Summary, by_name, by_position
+from benchmarks.scoreboard.targets import judge
+from iknow.evaluation.peers import Observed, Softmax
+from iknow.search.cells import CpuIndex
+
+pytestmark = pytest.mark.slow
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_an_ensemble_averages_probabilities():
+    rng = np.random.default_rng(0)
+    members = [
+        Observed(np.zeros((50, 1)), None, rng.normal(0, spread, (50, 5)), np.zeros(50, int))
+        for spread in (0.5, 1.0, 2.0)
+    ]
+    weights = [np.exp(member.logits) for member in members]
+    mean = np.mean([each / each.sum(axis=1, keepdims=True) for each in weights], axis=0)
+    joined = ensemble(members)
+    np.testing.assert_array_equal(joined.belief, mean.argmax(axis=1))
+    np.testing.assert_allclose(np.exp(Softmax().score(joined)), mean.max(axis=1))
+
+
+def test_packing_restores_every_pixel_and_shifts_change_what_they_say():
+    images = np.random.default_rng(0).integers(0, 256, (5, 8, 8, 3)).astype(np.uint8)
+    assert (undelta(delta(images)) == images).all()
+    x = np.random.default_rng(0).normal(size=(40, 8)).astype(np.float32)
+    shifted = shift_table(x, x, seed=0)
+    swapped = shifted["two features swapped"]
+    assert ((swapped != x).sum(axis=1) == 2).all()
+    assert (np.sort(swapped, axis=1) == np.sort(x, axis=1)).all()
+    assert ((shifted["a quarter resampled"] != x).sum(axis=1) <= 2).all()
+    assert (shifted["doubled"] == 2 * x).all()
+
+
+def test_searches_in_torch_find_what_the_exact_index_does():
+    torch = pytest.importorskip("torch")
+    from benchmarks.scoreboard.torch.descent import LayerEvidence
+    from benchmarks.scoreboard.torch.plain_index import PlainIndex
+
+    rng = np.random.default_rng(0)
+    points, labels = rng.normal(size=(200, 9)).astype(np.float32), rng.integers(0, 4, 200)
+    labels[0] = 5  # class 4 is empty, and class 5 has fewer samples than asked for
+    queries = np.concatenate([rng.normal(size=(30, 9)), points[:3]]).astype(np.float32)
+    ours = PlainIndex(points, labels, 6, device="cpu").gather(queries, 20, 3)
+    exact = CpuIndex(points, labels, 6).gather(queries, 20, 3)
+    np.testing.assert_allclose(ours.distances, exact.distances, rtol=1e-10)
+    np.testing.assert_allclose(ours.neighbor_distances, exact.neighbor_distances, rtol=1e-10)
+    assert (ours.rows == exact.rows).all()
+
+    labels, belief, rows = rng.integers(0, 3, 200), rng.integers(0, 3, 33), np.arange(33)
+    layer = LayerEvidence(torch.from_numpy(points), torch.from_numpy(labels), 3, (2, 3))
+    given = torch.from_numpy(queries)
+    own, other = (layer.distance(given, r) for r in layer.find(given, torch.from_numpy(belief)))
+    ranked = CpuIndex(points, labels, 3).gather(queries, 0, 3).distances
+    against = ranked[:, :, 2].copy()
+    against[rows, belief] = np.inf
+    np.testing.assert_allclose(own.numpy(), ranked[rows, belief, 1], rtol=1e-4)
+    np.testing.assert_allclose(other.numpy(), against.min(axis=1), rtol=1e-4)
+
+
+@pytest.mark.parametrize("mode", ["sum", "max", "distance"])
+def test_descent_stays_within_its_limits(mode):
+    torch = pytest.importorskip("torch")
+    from benchmarks.scoreboard.torch.descent import Conditions, LayerEvidence, descend
+
+    x = torch.rand(60, 6, generator=torch.Generator().manual_seed(0))
+    y = (x[:, 0] > 0.5).long()
+    layers = {"input": LayerEvidence(x, y, 2, (1, 3))}
+    maps, limits = {"input": lambda a: a}, {"input": (0.5, 1.0)}
+    conditions = Conditions(torch.nn.Linear(6, 2), maps, layers, limits)
+    start, target = x[:10], 1 - y[:10]
+    found = descend(conditions, start, target, x[10:20], 0.1, 9, begin="guide", mode=mode)
+    assert (found - start).abs().max() <= 0.1 + 1e-6
+    assert 0 <= found.min() <= found.max() <= 1
+
+
+def test_a_quick_run_of_the_scoreboard_gives_all_tables(tmp_path):
+    pytest.importorskip("torch")
+    rng, name = np.random.default_rng(0), "Italy power MLP"
+    y = rng.integers(0, 2, 400)
+    x = (rng.normal(size=(400, 24)) + 2 * y[:, None]).astype(np.float32)
+    np.savez(tmp_path / "italy.npz", x=x, y=y)
+    record, arrays = run_job((name, 0), tmp_path, None, quick=True)
+    assert arrays[f"{name}/0/plain/val"].shape == (120,)
+    results = {"coverages": [0.6, 0.75, 0.9], "runs": {name: {"0": record}}}
+    summary, cell = Summary(results), (name, "foreign, uniform")
+    assert cell in summary.cells(summary.problems())
+    assert summary.error(cell) == 1  # no answer about noise is right
+    assert summary.wrong(cell, "iknow")[1] < summary.wrong(cell, "softmax")[1]
+    assert by_name(by_position(results)) == results
+    for make in (table.overall, table.losses, table.certified, table.wrong_labels, table.targets):
+        assert "|" in make(summary)
+
+
+def test_targets_and_losses_say_where_another_is_better():
+    def cell(softmax):
+        wrong = {"iknow": [0.01, 0.02, 0.03], "softmax": softmax}
+        areas = {"iknow": 0.1, "softmax": 0.2}
+        return {"n": 10, "error": 0.5, "wrong": wrong, "asserted": wrong, "augrc": areas}
+
+    cells = {"clean": cell([0.0, 0.0, 0.0]), "blur": cell([0.5, 0.5, None])}
+    certified = {"0.99": {"iknow": {"coverage": 0.9, "accuracy": 1.0}}}
+    plain = {"cells": cells, "certified": certified, "left_out": []}
+    attacked = {f"iknow (1, 3) {kind} 0.75": 0.02 for kind in ("as worded", "strong")}
+    runs = {"MNIST MLP": {"0": {"plain": plain, "noisy": plain | {"cells": {}}}},
+            ADAPTIVE: {"0": {"runs": attacked}}}  # fmt: skip
+    summary = Summary({"coverages": [0.6, 0.75, 0.9], "runs": runs})
+    assert ["clean" in table.losses(summary), "blur" in table.losses(summary)] == [True, False]
+    assert np.isnan(summary.mean_wrong(summary.problems(), "softmax")[2])
+    assert list(summary.reached(summary.problems(), "softmax")) == [1, 1, 0.5]
+    (close,) = (v for v in judge(summary) if v.target.startswith("at 0.75: best"))
+    assert "1 of 2" in close.measured
+    assert not close.met
+
+
+def test_input_and_leaves_together_are_wrong_least_on_held_out_data():
+    committed = json.loads((DOCS / "figures" / "leaves.json").read_text("utf-8"))["by cell"]
+    cells = [cell for problem, cells in committed.items() for cell in cells.values()
+             if problem.rpartition(", ")[0] in leaves.HELD_OUT]  # fmt: skip
+    means = {name: np.mean([cell[name] for cell in cells], axis=0) for name in cells[0]}
+    for other in ("input", "leaves", "both, or leaves", "softmax"):
+        assert (means["both"] < means[other]).all()
+    row = {name: [0.1, 0.2, 0.3] for name in means}  # every run counts once and is shown
+    found = leaves.summarize({f"grid|xgboost|none|{seed}": {"clean": row} for seed in range(2)})
+    np.testing.assert_allclose(found["by cell"]["grid, none"]["clean"]["both"], [0.1, 0.2, 0.3])
+    assert "| grid (design) | none | 10.0 / 20.0 / 30.0 |" in leaves.tables(found)
+
+
+def test_a_class_kept_from_training_is_in_no_part_but_its_cell():
+    x, y = leaves.synthetic(0, 3)
+    parts = leaves.split((x, y), 0, unseen=1)
+    assert np.unique(parts.train[1]).tolist() == [0, 1]  # numbered anew
+    (gone, truth) = parts.cells["unseen class"]
+    assert truth is None
+    rows = {row.tobytes() for row in x[y == 1]}
+    assert all(row.tobytes() in rows for row in gone)
+    assert not any(row.tobytes() in rows for row in parts.train[0])
+
+
+LABELS = ("python", "json", "png", "shell", "randombytes")
+CONFIG = {
+    "target_labels_space": list(LABELS),
+    "thresholds": {"json": 0.9},
+    "medium_confidence_threshold": 0.5,
+    "overwrite_map": {"randombytes": "unknown"},
+}
+
+
+class Fake:
+    """Tells the types of files that begin with the code of theirs, if it has seen enough."""
+
+    config, labels = CONFIG, np.array(LABELS)
+
+    def ask(self, contents):
+        hidden = np.stack([self._see(content) for content in contents]).astype(np.float32)
+        return Said(5 * hidden[:, : len(LABELS)], hidden)
+
+    def _see(self, content):
+        seed = int.from_bytes(hashlib.sha256(content).digest()[:4], "big")
+        noise = np.random.default_rng(seed).normal(size=10)
+        return 2 * np.eye(10)[content[0] % len(LABELS)] + 0.7 * noise
+
+
+def make_files(n_projects=12, each=60):
+    rng, files = np.random.default_rng(0), []
+    for project in range(n_projects):
+        for code in rng.integers(0, 4, each):
+            text = rng.integers(97, 123, 3000).astype(np.uint8).tobytes()
+            files.append(File(f"project {project}", LABELS[code], bytes([50 + code]) + text))
+        files.append(File(f"project {project}", OTHER + "Nim", b"0" + rng.bytes(40)))
+    return files
+
+
+def test_names_promise_types_and_content_must_keep_them():
+    kinds = {"python": "py", "perl": "pl", "prolog": "pl", "verilog": "v", "gleam": "gleam"}
+    kinds = {name: {"extensions": [ending], "is_text": True} for name, ending in kinds.items()}
+    extensions = type_by_extension(kinds, ["python", "perl", "prolog", "verilog"])
+    assert not {"pl", "v", "gleam"} & set(extensions)  # of two types; in doubt; not the model's
+    for path, kind in {"a/B.PY": "python", "CMakeLists.txt": "cmake", "notes.txt": None}.items():
+        assert promised_type(Path(path), extensions) == kind
+    for content, kind, is_text, kept in (
+        (b"x = 1\n", "python", True, True),
+        (b"print 'old'\n", "python", True, False),
+        (b'{"a": [1]}', "json", True, True),
+        (b"{'a': 1}", "json", True, False),
+        (b'{"cells": []}', "ipynb", True, True),
+        (b"5", "ipynb", True, False),  # JSON, but no notebook
+        (b"\x89PNG\r\n\x1a\n\0\xff", "png", False, True),
+        (b"version https://git-lfs.github.com/spec/v1\n", "png", False, False),
+        (b"\xff\xd8\xff\xe0", "png", False, False),
+        (b"a\0b", "shell", True, False),
+        (b"<TS></TS>", "typescript", True, False),
+        (b"<p>{{ name }}</p>", "html", True, False),
+        (b"<a><b/></a>", "xml", True, True),
+        (b"<a><b></a>", "xml", True, False),
+        (b"PK\x03\x04\xff", "zip", False, False),
+    ):
+        assert keeps_promise(content, kind, is_text) is kept, content
+
+
+def test_collecting_takes_each_content_once_and_few_files_of_a_project(tmp_path):
+    for project, n in {"a": 3, "b": MOST + 7}.items():
+        (tmp_path / project / "src").mkdir(parents=True)
+        for i in range(n):
+            (tmp_path / project / "src" / f"{i}.py").write_text(f"x = {i}\n")
+    (tmp_path / "b" / "image.png").write_bytes(b"no image")
+    (tmp_path / "b" / "main.nim").write_bytes(b"echo 1")
+    (tmp_path / "stray.py").write_text("x = 'of no project'\n")
+    types = Types({"py": "python", "png": "png"}, frozenset(["python"]))
+    files = collect([tmp_path], types, lambda content: content)
+    kinds = [(file.project, file.kind) for file in files]
+    assert kinds.count(("a", "python")) == 3
+    assert kinds.count(("b", "python")) == MOST
+    assert [kind for _, kind in kinds if kind != "python"] == [OTHER + "Nim"]
+    assert len({file.content for file in files}) == len(files)
+    assert files == collect([tmp_path], types, lambda content: content)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_project_is_in_two_parts_and_withheld_types_are_in_test_alone(seed):
+    rng = np.random.default_rng(seed)
+    names = ["a", "b", "c", "d", "e", OTHER + "x"]
+    files = [File(f"{rng.integers(9)}", rng.choice(names), b"") for _ in range(150)]
+    parts = vars(split(files, seed))
+    of = {name: {files[row].project for row in rows} for name, rows in parts.items()}
+    assert not of["evidence"] & of["validation"]
+    test = of["test"] | of["unseen"] | of["foreign"]
+    assert not (of["evidence"] | of["validation"]) & test
+    kinds = {name: {files[row].kind for row in rows} for name, rows in parts.items()}
+    assert kinds["validation"] | kinds["test"] <= kinds["evidence"]
+    assert not kinds["unseen"] & kinds["evidence"]
+    assert kinds["foreign"] <= {OTHER + "x"}
+
+
+def test_spoiled_files_are_what_they_say():
+    known = [file for file in make_files(2) if not file.kind.startswith(OTHER)]
+    spoiled, contents = spoil(known, 0), {file.content: file for file in known}
+    for content in spoiled[JOINED][0]:
+        assert contents[content[:3001]].kind != contents[content[3001:]].kind
+    for content, kind in zip(*spoiled[PIECES], strict=True):
+        (whole,) = (file for file in known if content in file.content[512:])
+        assert (len(content), whole.kind) == (512, kind)
+    for content, kind in zip(*spoiled[UTF16], strict=True):
+        assert as_text(content) is None
+        assert contents[content.decode("utf-16").encode()].kind == kind
+    assert set(spoiled[RANDOM][1]) == {"randombytes"}
+
+
+@pytest.mark.parametrize("mode", ["high", "medium"])
+def test_modes_of_magika_are_thresholds_by_type(mode):
+    logits = np.random.default_rng(0).normal(scale=3, size=(300, len(LABELS))).astype(np.float32)
+    named = named_by_magika(Said(logits, logits), CONFIG, mode)
+    for row, is_named in zip(logits, named, strict=True):
+        chances, label = np.exp(row) / np.exp(row).sum(), LABELS[row.argmax()]
+        least = 0.9 if (label, mode) == ("json", "high") else 0.5
+        assert is_named == (chances.max() >= least and label != "randombytes")
+
+
+def test_a_tiny_run_from_files_to_tables(monkeypatch):
+    files, network = make_files(), Fake()
+    run = measure(network, files, network.ask([file.content for file in files]), seed=1)
+    assert set(run["n"]) >= {"test", FOREIGN, JOINED, PIECES, UTF16, RANDOM}
+    assert run["error"][FOREIGN] == run["error"][JOINED] == 1
+    for sets in run["equal_coverage"].values():
+        for name, row in sets.items():
+            for cell in row.values():
+                assert cell is None or cell["wrong"] <= min(cell["asserted"], run["error"][name])
+    ours = run["equal_coverage"]["iknow"]
+    assert abs(ours["test"]["0.75"]["asserted"] - 0.75) < 0.15  # chosen on validation files
+    assert ours["test"]["0.6"]["asserted"] < ours["test"]["0.9"]["asserted"]
+    assert UNSEEN not in run["n"] or ours[UNSEEN]["0.75"]["asserted"] < 0.5
+    record = {
+        "magika": "0", "projects": ["a+b"], "files": 1, "types": 4, "classes": 5,
+        "foreign_files": 1, "foreign_types": ["Nim"], "accuracy": 0.5, "runs": [run, run],
+    }  # fmt: skip
+    monkeypatch.setattr(magika_table, "record", lambda: record)
+    assert "| iknow |" in magika_table.at(0.6)
+    for text in (magika_table.data(), magika_table.at(0.75), magika_table.outside("wrong")):
+        assert "nan" not in text
+
+
+def test_accuracies_follow_from_shares():
+    rng = np.random.default_rng(0)
+    wrong, known = rng.random(500) < 0.2, rng.random(500) < 0.6
+    cell = {"asserted": known.mean(), "wrong": (known & wrong).mean()}
+    found = magika_table._accuracies([cell], [{"error": {"test": wrong.mean()}}])
+    shares = (known, ~wrong[known], ~wrong[~known])
+    assert found == [f"{100 * each.mean():.1f}" for each in shares]
