@@ -79,22 +79,6 @@ class Comparison:
         """The mean of `augrc` over the sets, of shape (n_methods,)."""
         return np.asarray(self.augrc.mean(axis=1))
 
-    def table(self) -> list[dict[str, Any]]:
-        """Return one row per method, set and coverage, ready for a data frame."""
-        return [
-            {
-                "method": self.methods[m],
-                "set": self.sets[s],
-                "coverage": self.coverages[c],
-                "wrong": float(self.wrong[m, s, c]),
-                "wrong_low": float(self.wrong_between[m, s, c, 0]),
-                "wrong_high": float(self.wrong_between[m, s, c, 1]),
-                "asserted": float(self.asserted[m, s, c]),
-                "augrc": float(self.augrc[m, s]),
-            }
-            for m, s, c in np.ndindex(self.wrong.shape)
-        ]
-
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values, ready for JSON."""
         means = {"mean_wrong": self.mean_wrong.tolist(), "mean_augrc": self.mean_augrc.tolist()}

@@ -8,14 +8,13 @@ validation data and returns one number per sample: the higher, the more to be tr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
-from scipy.special import log_softmax, logsumexp
+from scipy.special import logsumexp
 
 from iknow.core.arrays import Floats, Ints
 from iknow.core.evidence import distances_for_and_against
@@ -184,28 +183,6 @@ class Energy(Peer):
 
     def score(self, observed: Observed) -> Floats:
         return np.asarray(logsumexp(observed.logits.astype(np.float64), axis=1))
-
-
-def ensemble(members: Sequence[Observed]) -> Observed:
-    """Average the probabilities of networks trained alike: what `members` say of the same samples.
-
-    Lakshminarayanan and others, "Simple and Scalable Predictive Uncertainty Estimation using Deep
-    Ensembles" (NeurIPS 2017). The average is a model of its own, whose belief is the class of the
-    highest; `Softmax` scores it by that. Its logits are log-probabilities, and it has no hidden
-    layer; inputs and labels are those of the first member.
-
-    Examples:
-        >>> bool((ensemble([test, test]).belief == test.belief).all())
-        True
-    """
-    if not members:
-        raise InputError("an ensemble needs at least one member; got none")
-    shapes = {member.logits.shape for member in members}
-    if len(shapes) > 1:
-        raise InputError(f"members must have logits of the same shape; got {sorted(shapes)}")
-    logs = np.stack([log_softmax(member.logits.astype(np.float64), axis=1) for member in members])
-    mean = logsumexp(logs, axis=0) - np.log(len(members))
-    return Observed(members[0].inputs, None, mean, mean.argmax(axis=1), members[0].labels)
 
 
 class Mahalanobis:

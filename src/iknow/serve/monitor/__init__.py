@@ -2,23 +2,16 @@
 
 from iknow.serve.monitor.accuracy import AccuracyMonitor, AccuracyReport
 from iknow.serve.monitor.drift import (
-    Alarm,
     Detector,
     DriftAlarm,
     DriftReport,
     watch_scores,
     watched_layers,
 )
+from iknow.serve.monitor.gamblers import Alarm
 from iknow.serve.monitor.monitors import Monitors
 
 __all__ = [
-    "AccuracyMonitor",
-    "AccuracyReport",
-    "Alarm",
-    "Detector",
-    "DriftAlarm",
-    "DriftReport",
-    "Monitors",
-    "watch_scores",
-    "watched_layers",
-]
+    "AccuracyMonitor", "AccuracyReport", "Alarm", "Detector", "DriftAlarm", "DriftReport",
+    "Monitors", "watch_scores", "watched_layers",
+]  # fmt: skip
