@@ -22,7 +22,7 @@ from uuid import uuid4
 import msgspec
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -36,7 +36,7 @@ from iknow.serve.audit import Call
 from iknow.serve.bodies import Rows, as_struct, decode, read_json
 from iknow.serve.client import is_loopback
 from iknow.serve.metrics import Metrics
-from iknow.serve.openapi import NO_TOKEN, Endpoint, Endpoints, describe
+from iknow.serve.openapi import ENDPOINTS, NO_TOKEN, Endpoint, describe, route
 from iknow.serve.page import HEADERS, page_files
 from iknow.serve.schema import (
     BYTES,
@@ -81,8 +81,6 @@ SAFE = [
     (POLICY, b"default-src 'none'; frame-ancestors 'none'"),
 ]
 NAME, VERSIONED = "/models/{name}", "/models/{name}/versions/{version}"
-ENDPOINTS = Endpoints()
-route = ENDPOINTS.route
 log = logging.getLogger("iknow.serve")
 
 
@@ -172,13 +170,7 @@ def respond(value: Any, status: int = 200, headers: Mapping[str, str] | None = N
 
 
 class Asked(Request):
-    """A request that was admitted to a route.
-
-    Args:
-        scope, receive: Of ASGI.
-        service: Who is asked.
-        caller: Who asks.
-    """
+    """A request that was admitted to a route, the service that it asks, and who asks."""
 
     def __init__(self, scope: Scope, receive: Receive, service: Service, caller: str) -> None:
         super().__init__(scope, receive)
@@ -189,12 +181,6 @@ class Asked(Request):
     def model(self) -> ServedModel:
         """The model that the path names. Raises a `Refusal`, 404 or 503."""
         return self.service.find(**self.path_params)
-
-    def flags(self) -> Flags:
-        """The flags of the query."""
-        if not self.scope["query_string"]:
-            return Flags()
-        return as_struct(dict(self.query_params), Flags, strict=False)
 
     def hold(self, n_bytes: int) -> None:
         """Take bytes of the budget until it is answered. Raises a `Refusal`, 413 or 429."""
@@ -208,32 +194,29 @@ class Asked(Request):
             Refusal: 408, 413, 429 if the bodies of all requests together take too much, or 415 for
                 a compressed one, which may unpack to any size.
         """
-        if (encoding := self.headers.get("Content-Encoding", "identity").lower()) != "identity":
-            said = shown(encoding)
-            raise Refusal(415, f"compressed bodies are not read: send it plain; got {said}")
-        most, announced = self.settings.most_body, self.headers.get("Content-Length", "0")
-        is_number = announced.isascii() and announced.isdigit()
-        is_long = is_number and int(announced[:20]) > most
+        headers, most = self.headers, self.settings.most_body
+        if (encoding := headers.get("Content-Encoding", "identity").lower()) != "identity":
+            problem = f"compressed bodies are not read: send it plain; got {shown(encoding)}"
+            raise Refusal(415, problem)
+        announced = headers.get("Content-Length", "0")
+        size = int(announced[:20]) if announced.isascii() and announced.isdigit() else 0
+        too_long = f"the body may have {most:,} bytes: send fewer rows in several requests"
+        if size > most:
+            raise Refusal(413, too_long)
         parts, size = [], 0
         try:
             async with asyncio.timeout(self.settings.timeout):
-                while not is_long:
-                    message = await self.receive()
-                    if message["type"] != "http.request":
-                        raise Refusal(400, "the connection closed before the body was complete")
-                    part = message.get("body", b"")
+                async for part in self.stream():
                     size += len(part)
-                    is_long = size > most
+                    if size > most:
+                        raise Refusal(413, too_long)
                     self.hold(len(part))
                     parts.append(part)
-                    if not message.get("more_body", False):
-                        break
+        except ClientDisconnect as error:
+            raise Refusal(400, "the connection closed before the body was complete") from error
         except TimeoutError as error:
             problem = f"the body did not come within {self.settings.timeout:g} s"
             raise Refusal(408, problem) from error
-        if is_long:
-            problem = f"the body may have {most:,} bytes: send fewer rows in several requests"
-            raise Refusal(413, problem)
         return b"".join(parts)
 
     async def read_as(self, kind: type[T]) -> T:
@@ -272,7 +255,8 @@ def span(title: str, headers: Mapping[str, str], model: str) -> Iterator[None]:
        body=AssessRequest, bodies=(NPY,), reply=AssessReply)  # fmt: skip
 async def assess(asked: Asked) -> AssessReply:
     """Say for each row what the model believes, and how well that is justified."""
-    model, flags, settings = asked.model, asked.flags(), asked.settings
+    model, settings = asked.model, asked.settings
+    flags = as_struct(dict(asked.query_params), Flags, strict=False)
     with span("assess", asked.headers, model.name):
         body, kind = await asked.read(), asked.headers.get("Content-Type", JSON)
         rows = decode(body, kind, settings.most_rows, asked.service.budget)
@@ -396,7 +380,7 @@ async def tell_metrics(asked: Asked) -> Response:
 @route("GET", "/openapi.json", scope=None, described=False)
 async def tell_openapi(asked: Asked) -> dict[str, Any]:
     """Describe the routes in OpenAPI's form."""
-    return describe(ENDPOINTS)
+    return describe()
 
 
 @route("GET", *page_files(), scope=NO_TOKEN, described=False)
