@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from iknow.serve.served import serve_classifier
-from iknow.serve.server import Address, make_server
+from iknow.serve.server import Address, Runner
 from iknow.serve.service import Service
 from iknow.serve.settings import Settings
 
@@ -54,7 +54,7 @@ def serve_in_thread(models, settings=None, *, certificate=None, key=None):
     service = Awaited(models, settings or Settings())
     with socket.create_server(("127.0.0.1", 0)) as listening:
         address = Address(*listening.getsockname(), certificate, key)
-        server = make_server(service, address, lambda error: None)
+        server = Runner(service, address)
 
         def work():
             try:

@@ -8,19 +8,21 @@ and what is not IK there is never asserted, so a coverage beyond the largest is 
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
+from collections.abc import Sequence
+from copy import copy
 from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy.special import log_softmax, logsumexp
 
 from benchmarks.scoreboard.cells import Variant
 from iknow.classifier.estimator import EpistemicClassifier
 from iknow.core.arrays import Floats, Ints
 from iknow.core.assertion import Assertion
 from iknow.errors import SelectionError
-from iknow.evaluation.compare import Scored, find_observer
-from iknow.evaluation.peers import Observed, Softmax, default_peers, ensemble
+from iknow.evaluation.compare import Observer, Scored
+from iknow.evaluation.peers import Observed, Softmax, default_peers
 from iknow.models.adapt import as_model
 from iknow.search.cells import CpuIndex
 from iknow.search.index import IndexFactory
@@ -45,12 +47,12 @@ class Methods:
         self.iknow = EpistemicClassifier(variant.members[0], **self.settings).fit(x, y)
         self.iknow.tune(x_val, coverage=0.75)  # levels are the same whatever the coverage
         self.paper = self._tune_paper()
-        first = find_observer(self.iknow, x)
-        others = [
-            replace(first, model=as_model(member), transform=np.asarray)
-            for member in variant.members[1:]
-        ]
-        self.observers = [first, *others]
+        first = Observer(self.iknow, x)
+        self.observers = [first]
+        for member in variant.members[1:]:
+            other = copy(first)
+            other.model, other.transform = as_model(member), np.asarray
+            self.observers.append(other)
         known = first.observe(x, y)[0]
         held = first.observe(x_val, y_val)[0][split_rows(len(x_val), seed)[0]]
         peers = default_peers(known, index or CpuIndex)
@@ -113,3 +115,16 @@ def plain_index(device: str) -> IndexFactory:
     from benchmarks.scoreboard.torch.plain_index import PlainIndex  # trees need no torch
 
     return partial(PlainIndex, device=device)
+
+
+def ensemble(members: Sequence[Observed]) -> Observed:
+    """Average the probabilities of networks trained alike: what `members` say of the same samples.
+
+    Lakshminarayanan and others, "Simple and Scalable Predictive Uncertainty Estimation using Deep
+    Ensembles" (NeurIPS 2017). The average is a model of its own, whose belief is the class of the
+    highest; `Softmax` scores it by that. Its logits are log-probabilities, and it has no hidden
+    layer; inputs and labels are those of the first member.
+    """
+    logs = np.stack([log_softmax(member.logits.astype(np.float64), axis=1) for member in members])
+    mean = logsumexp(logs, axis=0) - np.log(len(members))
+    return Observed(members[0].inputs, None, mean, mean.argmax(axis=1), members[0].labels)

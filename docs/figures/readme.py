@@ -22,8 +22,15 @@ from sklearn.datasets import make_moons
 from sklearn.neural_network import MLPClassifier
 
 from iknow import Client, EpistemicClassifier, as_image
-from iknow.cli.demo import UNSEEN, demonstrate, make_digits, make_page
-from iknow.cli.serve_demo import LEFT_OUT, SEED, make_demo_service
+from iknow.cli.demo import (
+    LEFT_OUT,
+    SEED,
+    UNSEEN,
+    demonstrate,
+    make_demo_service,
+    make_digits,
+    make_page,
+)
 from iknow.evaluation.plots import draw_regions
 from iknow.serve import Settings, create_app
 from iknow.serve.served import serve_classifier

@@ -11,7 +11,7 @@ from html import escape
 from typing import NamedTuple
 
 from iknow.core.assertion import Assertion
-from iknow.core.text import name, percent
+from iknow.core.text import name, percent, visible
 
 
 class Shades(NamedTuple):
@@ -59,7 +59,7 @@ def heading(title: str, rest: str) -> str:
 
 def paragraphs(sentences: Iterable[str]) -> str:
     """Sentences of text, one below the other."""
-    return "".join(f'<p style="margin:8px 0 0">{escape(said)}</p>' for said in sentences)
+    return "\n".join(f"<p>{escape(visible(said))}</p>" for said in sentences)
 
 
 def badge(assertion: Assertion) -> str:

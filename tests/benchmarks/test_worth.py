@@ -19,13 +19,28 @@ from benchmarks.magika.splitting import split
 from benchmarks.magika.spoiling import JOINED, PIECES, RANDOM, UTF16, spoil
 from benchmarks.scoreboard import table
 from benchmarks.scoreboard.data import delta, shift_table, undelta
+from benchmarks.scoreboard.methods import ensemble
 from benchmarks.scoreboard.running import ADAPTIVE, run_job
 from benchmarks.scoreboard.summary import Summary, by_name, by_position
 from benchmarks.scoreboard.targets import judge
+from iknow.evaluation.peers import Observed, Softmax
 from iknow.search.cells import CpuIndex
 
 pytestmark = pytest.mark.slow
 DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_an_ensemble_averages_probabilities():
+    rng = np.random.default_rng(0)
+    members = [
+        Observed(np.zeros((50, 1)), None, rng.normal(0, spread, (50, 5)), np.zeros(50, int))
+        for spread in (0.5, 1.0, 2.0)
+    ]
+    weights = [np.exp(member.logits) for member in members]
+    mean = np.mean([each / each.sum(axis=1, keepdims=True) for each in weights], axis=0)
+    joined = ensemble(members)
+    np.testing.assert_array_equal(joined.belief, mean.argmax(axis=1))
+    np.testing.assert_allclose(np.exp(Softmax().score(joined)), mean.max(axis=1))
 
 
 def test_packing_restores_every_pixel_and_shifts_change_what_they_say():

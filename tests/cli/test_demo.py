@@ -62,7 +62,7 @@ def test_one_example_of_each_assertion_is_explained(demonstration):
         layer = example.explanation.layers[0]
         assert layer.samples_for[0].label == example.explanation.belief
         assert layer.samples_against[0].label != example.explanation.belief
-        assert example.image.shape == example.nearest_for.shape == (8, 8)
+        assert [image.shape for image in example.images.values()] == [(64,)] * 3
     least = demonstration.classifier.selection_.level
     levels = [example.explanation.level for example in demonstration.examples]
     assert [level >= least for level in levels] == [True, False, False]

@@ -36,7 +36,7 @@ def cut(name, folder, at):
 
 
 def test_row_groups_hold_every_row_once_in_order(irises):
-    from iknow.cli.assess_ray import find_groups, reading_group
+    from iknow.cli.assess import find_groups, reading_group
 
     cut("test.parquet", irises / "parts", [5, 5, 30])
     for source, n_groups in ((irises / "test.parquet", 4), (irises / "parts", 3)):

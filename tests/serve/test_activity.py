@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from iknow import Assertion, Reason, as_image
 from iknow.core.assertion import Assertions, Reasons
-from iknow.explain import as_features, as_series
+from iknow.explain import as_series
 from iknow.explain.answers import Answers
 from iknow.explain.later import Later
 from iknow.explain.picture import Image
 from iknow.serve import activity as activity_module
+from iknow.serve import answers as answers_module
 from iknow.serve.activity import (
     DURATIONS,
     LATELY,
@@ -137,7 +138,7 @@ def test_any_duration_has_a_bin(seconds):
 def test_the_last_rows_are_those_at_the_end_of_a_list(sizes):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(activity_module, "N_RECENT", 10)
-        kept = Recent(n_classes=4)
+        kept = Recent(list("abcd"))
         batches = [answers_of(n, seed) for seed, n in enumerate(sizes)]
         for answers in batches:
             kept.add(answers)
@@ -145,22 +146,22 @@ def test_the_last_rows_are_those_at_the_end_of_a_list(sizes):
             np.concatenate([np.zeros(0), *(getattr(each, name) for each in batches)])[-10:]
             for name in ("belief", "assertion", "level")
         )
-        table = {row["label"]: row for row in kept.by_class(list("abcd"))["rows"]}
+        table = {row["label"]: row for row in kept.to_dict()["by_class"]["rows"]}
         for code, label in enumerate(["a", "b", "c", "d", None]):
             code = -1 if label is None else code
             expected = {a.name: int(((belief == code) & (assertion == a)).sum()) for a in Assertion}
             assert table.get(label, {"label": label, "IDK": 0, "IMK": 0, "IK": 0}) == {
                 "label": label, **expected,
             }  # fmt: skip
-        counts = (kept.levels() or {"counts": [0] * 20})["counts"]
+        counts = (kept.to_dict()["levels"] or {"counts": [0] * 20})["counts"]
         assert counts == np.histogram(level, bins=20, range=(0, 1))[0].tolist()
 
 
 def test_levels_at_both_ends_count_and_the_reference_is_in_shares():
-    kept = Recent(1, reference=np.array([0.0, 0.5, 1.0, 1.0]), threshold=0.3)
-    assert kept.levels()["n"] == 0
+    kept = Recent(["a"], reference=np.array([0.0, 0.5, 1.0, 1.0]), threshold=0.3)
+    assert kept.to_dict()["levels"]["n"] == 0
     kept.add(replace(answers_of(3), belief=np.zeros(3, int), level=np.array([0.0, 1.0, np.nan])))
-    found = kept.levels()
+    found = kept.to_dict()["levels"]
     assert found["n"] == 2
     assert (found["counts"][0], found["counts"][-1]) == (1, 1)
     assert (found["reference"][0], found["reference"][10], found["reference"][-1]) == (
@@ -239,7 +240,8 @@ def test_an_idk_is_kept_with_its_evidence(live, leveled):
     assert far["picture"] is None
 
 
-def test_evidence_is_gathered_for_the_kept_rows_alone(clock, assessment, decisions_of):
+def test_evidence_is_gathered_for_the_kept_rows_alone(clock, assessment, decisions_of, monkeypatch):
+    monkeypatch.setattr(answers_module, "MOST_AT_ONCE", 1)
     asked = []
     whole = dict(assessment.evidence)
 
@@ -252,12 +254,12 @@ def test_evidence_is_gathered_for_the_kept_rows_alone(clock, assessment, decisio
         evidence=Later(whole, find, np.arange(6)),
         decisions=decisions_of(assessment),
     )
-    portrayer = Portrayer(per_second=1, most=1, clock=clock)
+    portrayer = Portrayer(clock=clock)
     assert [each["row"] for each in portrayer.portray(lazy)] == [3]
     assert set(asked) == {3}
     assert portrayer.portray(lazy) == ()
     assert set(asked) == {3}
-    clock.now += 1
+    clock.now += 0.5
     assert len(portrayer.portray(lazy)) == 1
 
 
@@ -323,26 +325,19 @@ def test_hostile_names_and_numbers_are_plain_and_bounded(assessment, clock):
     assert "<img src=x onerror=alert(1)>" in text  # as text: the page does not make markup of it
 
 
-def test_a_sample_is_drawn_only_if_a_renderer_is_given(clock, assessment):
+def test_an_image_is_drawn_only_if_a_renderer_is_given(clock, assessment):
     inputs = np.linspace(0, 1, 24).reshape(6, 4)
-    for picture, expected in ((None, None), (as_image(2, 2), "image"), (as_series(), "series"),
-                              (as_features(), "features")):  # fmt: skip
+    for picture, expected in ((None, False), (as_image(2, 2), True), (as_series(), False)):
         portraits = Portrayer(picture, clock=clock).portray(assessment, inputs)
-        kinds = {each["picture"] and each["picture"]["kind"] for each in portraits}
-        assert kinds == {expected}
-    drawn = Portrayer(as_features(), clock=clock).portray(assessment, inputs)[0]
-    assert drawn["picture"]["values"] == inputs[drawn["row"]].tolist()
+        assert {each["picture"] is not None for each in portraits} == {expected}
+    drawn = Portrayer(as_image(2, 2), clock=clock).portray(assessment, inputs)[0]
+    assert drawn["picture"]["width"] == drawn["picture"]["height"] == 2
     assert Portrayer(as_image(2, 2)).portray(assessment)[0]["picture"] is None
 
 
 def test_pictures_are_small():
     image = as_plain_picture(Image(np.zeros((900, 300, 3), np.uint8)))
     assert max(image["width"], image["height"]) <= LONGEST_SIDE
-    series = as_plain_picture(as_series(9)(np.arange(9 * 5000)))
-    assert (len(series["values"]), len(series["values"][0])) == (4, 120)
-    features = as_plain_picture(as_features()(np.arange(1000.0)))
-    assert len(features["values"]) + features["more"] == 1000
-    assert len(features["values"]) == 40
 
 
 def test_threads_share_it(assessment):

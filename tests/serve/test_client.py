@@ -485,7 +485,7 @@ def test_connections_are_kept_and_a_process_does_not_use_those_of_its_parent(mon
         assert client.models() == client.models() == ()
         assert server.connections == 2
         client.close()
-        client._inherited[1].close()
+        client._kept[parent].close()
         server.shutdown()
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from iknow import Client, EpistemicClassifier
 from iknow.errors import InputError
-from iknow.serve.monitor import AccuracyMonitor, DriftAlarm, Monitors, state
-from iknow.serve.monitor.state import StateFile
+from iknow.serve.monitor import AccuracyMonitor, DriftAlarm, Monitors
+from iknow.serve.monitor.monitors import StateFile
 from iknow.serve.served import BundleSource, serve_classifier
 from iknow.serve.settings import Settings
 from iknow.storage.files import write_bytes
@@ -167,7 +167,7 @@ def test_nobody_reads_that_it_rang_until_that_is_on_disk(tmp_path, monkeypatch):
         assert True not in read
         return write_bytes(path, content)
 
-    monkeypatch.setattr(state, "write_bytes", write)
+    monkeypatch.setattr("iknow.serve.monitor.monitors.write_bytes", write)
     assert monitors.watch(*stream(400, 9.0))
     wait_until(lambda: True in read)
 
@@ -247,6 +247,8 @@ def damages(content):
     yield json.dumps(state | {"drift": {}}).encode()
     yield json.dumps(state | {"accuracy": []}).encode()
     yield json.dumps(state | {"drift": drift | {"counts": "AAAA"}}).encode()
+    gamblers = drift["gamblers"] | {"stakes": "AAAA"}
+    yield json.dumps(state | {"drift": drift | {"gamblers": gamblers}}).encode()
     yield json.dumps(state | {"drift": drift | {"layers": ["y"]}}).encode()
     yield json.dumps(state | {"drift": drift | {"classes": drift["classes"][::-1]}}).encode()
 

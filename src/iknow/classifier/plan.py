@@ -99,14 +99,10 @@ class CheckedParameters:
     """What the parameters of a classifier ask for, checked and completed by its model and its first
     batch of training samples.
 
-    Layers that a user computed have the role "hidden" and may have a telling name.
-
-    Attributes:
-        roles: By layer.
-        named: Whether the user named the layers, or a metric for them.
-        levels: Whether levels choose the rules.
-        metrics: By layer, those that the user gave, None for the others.
-        fixed: The rules that need no tuning, None if there is something to tune.
+    roles, metrics: by layer; None for a metric that the user did not give. Layers that a user
+    computed have the role "hidden" and may have a telling name. named: whether the user named the
+    layers, or a metric for them. levels: whether these choose the rules. fixed: rules that need no
+    tuning, None if there is something to tune.
     """
 
     def __init__(self, classifier: EpistemicClassifier, model: Model, first: Any) -> None:

@@ -16,8 +16,7 @@ from iknow.cli.export import export
 from iknow.cli.fit import fit
 from iknow.cli.info import info
 from iknow.cli.report import report
-from iknow.cli.serve import serve
-from iknow.cli.warm_up import warm_up
+from iknow.cli.serve import serve, warm_up
 from iknow.version import __version__
 
 EXIT_CODES = (

@@ -2,13 +2,22 @@
 
 While one part is assessed the next is read, and the last is written: the file may be larger than
 memory. Counts of the parts add up to those of the whole.
+
+With `--ray` the actors of `iknow.integrations.ray` read row groups of Parquet files themselves, in
+the same parts as without Ray, and send back what each part comes to, or the error that stopped it.
+So the answers, their order and the first error are the same.
 """
 
 from __future__ import annotations
 
+import logging
+import os
+import pickle
+import warnings
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,40 +33,31 @@ from iknow.cli.data import (
     DataFile,
     check_output,
     console_for,
-    inputs_of,
+    inputs_for,
     paths_read,
     show_written,
     shown_table,
-    trained_names,
+    takes_text,
 )
+from iknow.cli.errors import UNNAMED
 from iknow.cli.options import option
 from iknow.core.arrays import Ints
 from iknow.core.assertion import Assertion
 from iknow.core.text import name, percent
-from iknow.errors import InputError
+from iknow.core.text import names as quoted
+from iknow.errors import ClusterError, InputError, MissingExtraError
 from iknow.evaluation.metrics import NO_ANSWER, Evaluation, evaluate
 from iknow.explain.assessment import Assessment
 from iknow.models import PrecomputedModel
 from iknow.models.samples import one_ahead
 from iknow.selection.levels import candidate_at
-from iknow.tables import DataTable, format_to_write, writing
-from iknow.tables.table import as_integers
+from iknow.tables import DataTable, Roles, format_to_write, writing
+from iknow.tables.table import as_integers, decoding, existing
 
 ROWS_SHOWN = 10
+MOST_BLOCKS = 1_000  # into which the work of Ray is cut
 DISTANCES = ("for", "for_row", "against", "reach")
 WRITTEN = ("belief", "assertion", "reason", "level", "weakest", "justified")
-
-
-@dataclass(frozen=True)
-class PassedSamples(options.SampleOptions):
-    """Samples whose names are passed on."""
-
-    identifier: str | None = option(
-        "Column that names the samples: no feature, and the first column of the output.",
-        options.COLUMNS,
-        "--id",
-        metavar="COLUMN",
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,18 +111,13 @@ def assess(
     bundle: Path = options.BUNDLE,
     data: Path = options.SAMPLES,
     model: options.BundledModel,
-    samples: PassedSamples,
+    samples: options.SampleOptions,
     output: Path | None = option("Table to write, or - for a pipe.", None, "--output", "-o"),
     level: float | None = options.LEVEL,
     output_format: str | None = options.OUTPUT_FORMAT,
     batch_size: int | None = options.BATCH_SIZE,
     device: str | None = options.DEVICE,
-    ray: bool = option(
-        "Assess on all cores with Ray: a .parquet file or a folder of them.",
-        None,
-        "--ray",
-        default=False,
-    ),
+    ray: bool = option("Assess on all cores with Ray: a .parquet file or a folder of them."),
     ray_address: str | None = option(
         "The Ray cluster to use; this machine if not given.", metavar="ADDRESS"
     ),
@@ -146,15 +141,9 @@ def assess(
         check_output(output, [bundle, *paths_read(source, model=model.model)])
     total: Totals | None = None
     with Console(stderr=True).status("Assessing ...") as status, ExitStack() as stack:
-        if ray:
-            from iknow.cli.assess_ray import assess_by_ray
-
         classifier, tuned = setup.load()
-        assessed = stack.enter_context(
-            assess_by_ray(setup, classifier, source, ray_address)
-            if ray
-            else _assess_here(setup, classifier, source)
-        )
+        spread = partial(_assess_by_ray, address=ray_address) if ray else _assess_here
+        assessed = stack.enter_context(spread(setup, classifier, source))
         write = None
         for outcome, columns in stack.enter_context(closing(one_ahead(assessed))):
             if output is not None and form is not None:
@@ -177,6 +166,135 @@ def _assess_here(
         yield assessed
 
 
+@contextmanager
+def _assess_by_ray(
+    setup: Setup, classifier: EpistemicClassifier, source: DataFile, *, address: str | None
+) -> Iterator[Iterator[Said]]:
+    """The parts of a source, assessed by the actors of a cluster. address: as for `join`."""
+    try:
+        import ray
+        import ray.data
+
+        from iknow.search.ray import join
+    except ImportError as error:
+        raise MissingExtraError("assessing with --ray", "ray") from error
+    is_parquet = source.path.is_dir() or source.path.suffix.lower() == ".parquet"
+    if not is_parquet or source.form not in (None, "parquet"):
+        raise InputError(
+            f"--ray reads a Parquet file, or a folder of them; got {source.name}: leave out --ray, "
+            "or convert it"
+        )
+    if source.labels_path is not None:
+        raise InputError("--ray takes labels from a column, --label, and not from --labels")
+    groups = find_groups(source.path)
+    with reading_group(*groups[0], source.roles, classifier.model) as parts:
+        next(parts)  # a missing column is found before Ray starts
+    ours = not ray.is_initialized()
+    try:
+        join(address)
+        with closing(_spread(setup, groups, source.roles)) as said:
+            yield said
+    finally:
+        if ours:
+            ray.shutdown()
+
+
+def find_groups(source: Path) -> list[tuple[Path, int]]:
+    """The row groups of a Parquet file, or of all in a folder by the order of their names."""
+    import pyarrow.parquet as pq
+
+    files = [existing(source)] if not source.is_dir() else sorted(source.glob("*.parquet"))
+    if not files:
+        raise InputError(f"{source} holds no file ending in .parquet")
+    groups, first = list[tuple[Path, int]](), None
+    for path in files:
+        with decoding(path):
+            meta = pq.read_metadata(existing(path))
+            names = meta.schema.to_arrow_schema().names
+        first = names if first is None else first
+        if names != first:
+            raise InputError(
+                f"all files of {source} must have the same columns in the same order: {path.name} "
+                f"has {quoted(names)}, and {files[0].name} has {quoted(first)}"
+            )
+        groups += [(path, i) for i in range(meta.num_row_groups) if meta.row_group(i).num_rows]
+    if not groups:
+        raise InputError(f"{source} is empty: it has columns but no rows")
+    return groups
+
+
+@contextmanager
+def reading_group(
+    path: Path, group: int, roles: Roles, model: Any
+) -> Iterator[Iterator[DataTable]]:
+    """The samples of a row group, part by part; text may be a feature if the model takes it."""
+    from iknow.tables.columns import open_parquet, read_parts
+
+    with path.open("rb") as file:
+        opened = open_parquet(file, path, [group])
+        yield read_parts(opened, path, roles, labelled=True, mixed=takes_text(model))
+
+
+def _spread(setup: Setup, groups: list[tuple[Path, int]], roles: Roles) -> Generator[Said]:
+    """What the actors say, in the order of the row groups."""
+    import ray
+
+    from iknow.integrations.ray import assess as assess_rows
+
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # errors are ours to tell
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    items = [{"path": str(path), "group": group} for path, group in groups]
+    said = assess_rows(
+        ray.data.from_items(items, override_num_blocks=min(len(items), MOST_BLOCKS)),
+        partial(_load, setup, Path.cwd()),
+        answer=partial(_answer, roles=roles, written=setup.written),
+        batch_format="numpy",
+        batch_size=None,
+        num_gpus=int((setup.device or "").startswith("cuda")),
+    )
+    try:
+        for batch in said.iter_batches(batch_size=None, batch_format="numpy"):
+            for part in batch["part"]:
+                found = pickle.loads(part)
+                if isinstance(found, Exception):
+                    raise found
+                yield found
+    except ray.exceptions.RayError as error:
+        raise ClusterError(f"Ray lost a part of the work: {error}; run it again") from error
+
+
+def _load(setup: Setup, here: Path) -> EpistemicClassifier:
+    """An actor's classifier. here: the folder that relative names start from."""
+    os.chdir(here)
+    warnings.filterwarnings("ignore", message=UNNAMED)
+    return setup.load()[0]
+
+
+def _answer(
+    classifier: EpistemicClassifier, batch: dict[str, Any], *, roles: Roles, written: bool
+) -> Generator[dict[str, Any]]:
+    """What each part of some row groups comes to, or an error, pickled in a row each."""
+    try:
+        for path, group in zip(batch["path"], batch["group"], strict=True):
+            with (
+                reading_group(Path(path), int(group), roles, classifier.model) as parts,
+                closing(assess_parts(classifier, parts, written=written)) as assessed,
+            ):
+                for said in assessed:
+                    yield _row(said)
+    except Exception as error:
+        yield _row(error)
+
+
+def _row(found: Said | Exception) -> dict[str, Any]:
+    row = np.empty(1, dtype=object)
+    try:
+        row[0] = pickle.dumps(found)
+    except Exception:  # of the user's code
+        row[0] = pickle.dumps(InputError(f"{type(found).__name__}: {found}"))
+    return {"part": row}
+
+
 def assess_parts(
     classifier: EpistemicClassifier, parts: Iterator[DataTable], *, written: bool
 ) -> Generator[Said]:
@@ -191,14 +309,12 @@ def assess_parts(
 
 def assess_table(classifier: EpistemicClassifier, table: DataTable, **how: Any) -> Assessment:
     """The assessment of a table, whatever the order of its columns."""
-    precomputed = isinstance(classifier.model_, PrecomputedModel)
-    if table.features is not None and precomputed:
-        raise InputError("the file holds inputs, but the bundle no model: name it with --model")
-    if table.features is None and not precomputed:
+    if table.features is None and not isinstance(classifier.model_, PrecomputedModel):
         raise InputError("the file already holds a model's outputs: leave out --model")
+    inputs = inputs_for(classifier, table)
     if not hasattr(classifier, "neighborhoods_"):
         raise InputError("the bundle has no neighborhoods: tune before saving, or run `iknow fit`")
-    return classifier.assess(inputs_of(classifier.model, table, trained_names(classifier)), **how)
+    return classifier.assess(inputs, **how)
 
 
 def _tally(assessment: Assessment, table: DataTable) -> Evaluation | None:

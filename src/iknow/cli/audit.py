@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import warnings
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +20,14 @@ from iknow.classifier.estimator import EpistemicClassifier
 from iknow.cli.data import check_output, console_for, load_classifier, show_written
 from iknow.cli.options import MODEL, OUTPUT_FORMAT, argument, option
 from iknow.core.text import shown, visible
-from iknow.errors import InputError
-from iknow.explain.answers import Coded
+from iknow.errors import InputError, MissingExtraError
 from iknow.serve.audit import NotedHead, Record, Verification, as_time, open_journal
 from iknow.serve.audit import verify as verify_journal
-from iknow.serve.bodies import Rows, as_columns, as_inputs, shape_rows
+from iknow.serve.bodies import Rows, as_columns, as_inputs, as_texts, shape_rows
 from iknow.storage.info import describe_bundle
 from iknow.tables import format_to_write, writing
 
-PART, LETTERS = 10_000, 1 << 24
-"""Rows to write at a time, and letters of one column."""
+PART = 10_000  # rows to write at a time
 TEXTS = (
     "kind", "time", "request", "caller", "model", "version", "bundle", "input_hash", "belief",
     "assertion", "reason", "exemplars", "label", "what", "details",
@@ -99,7 +97,8 @@ class _Deriving:
         if isinstance(rows[0], dict):  # inputs of one form, as the audit trail keeps them
             together = as_columns(rows)
         else:
-            together = Rows(list(rows) if isinstance(rows[0], str) else np.stack(list(rows)))
+            join = as_texts if isinstance(rows[0], str) else np.stack
+            together = Rows(join(list(rows)))
         inputs = as_inputs(classifier, shape_rows(classifier, together))
         with warnings.catch_warnings():  # columns by name are in the classifier's order already
             warnings.filterwarnings("ignore", message="X has feature names")
@@ -134,19 +133,19 @@ def export(
         open_journal(journal, readonly=True) as opened,
     ):
         records = (
-            _fields_of(seq, record, inputs=inputs)
+            _as_row(seq, record, inputs=inputs)
             for seq, record in opened.records(0 if start is None else opened.before(start))
             if (start is None or record.time >= start)
             and (end is None or record.time < end)
             and (model is None or getattr(record, "model", None) == model)  # labels name none
         )
-        with writing(output, form) as write, closing(_parts(records)) as parts:
-            for part in parts:
-                write(_as_table(part, inputs=inputs))
+        with writing(output, form) as write:
+            for part in iter(lambda: list(islice(records, PART)), []):
+                write(_as_columns(part, inputs=inputs))
                 n_written += len(part)
                 status.update(f"Exported {n_written:,} records ...")
             if not n_written:
-                write(_as_table([], inputs=inputs))
+                write(_as_columns([], inputs=inputs))
     console.print(f"{n_written:,} records")
     show_written(output, console)
 
@@ -162,21 +161,7 @@ def _as_time(text: str | None, option: str) -> str | None:
         ) from None
 
 
-def _parts(records: Iterable[dict[str, Any]]) -> Generator[list[dict[str, Any]]]:
-    """Rows that fit well into memory, where each text of a column takes as much as the longest."""
-    part: list[dict[str, Any]] = []
-    longest = 0
-    for fields in records:
-        longest = max(longest, *(len(value) for value in fields.values() if isinstance(value, str)))
-        if part and (len(part) == PART or len(part) * longest > LETTERS):
-            yield part
-            part, longest = [], 0
-        part.append(fields)
-    if part:
-        yield part
-
-
-def _fields_of(seq: int, record: Record, *, inputs: bool) -> dict[str, Any]:
+def _as_row(seq: int, record: Record, *, inputs: bool) -> dict[str, Any]:
     found: dict[str, Any] = {name: getattr(record, name) for name in record.__struct_fields__}
     found["seq"], found["kind"] = seq, type(record).__name__.lower()
     for name in ("exemplars", "details"):
@@ -188,17 +173,20 @@ def _fields_of(seq: int, record: Record, *, inputs: bool) -> dict[str, Any]:
     return found
 
 
-def _as_table(part: Sequence[dict[str, Any]], *, inputs: bool) -> dict[str, Any]:
+def _as_columns(part: Sequence[dict[str, Any]], *, inputs: bool) -> dict[str, Any]:
     """Columns for all kinds of records; what a kind lacks is missing."""
-    kinds: dict[str, Any] = dict.fromkeys((*TEXTS, *(("input",) if inputs else ())), np.str_)
-    kinds |= {"row": np.int64, "level": np.float64}
-    columns: dict[str, Any] = {"seq": np.array([each["seq"] for each in part], dtype=np.int64)}
-    for name, kind in kinds.items():
-        places: dict[Any, int] = {}  # each value is kept once
-        values = [each.get(name) for each in part]
-        codes = [-1 if v is None else places.setdefault(_clean(v), len(places)) for v in values]
-        columns[name] = Coded(np.array(list(places), dtype=kind), np.array(codes, dtype=np.int64))
-    return columns
+    try:
+        import pyarrow as pa
+    except ImportError as error:
+        raise MissingExtraError("exporting an audit trail", "tables") from error
+
+    kinds = {"seq": pa.int64()} | dict.fromkeys(TEXTS, pa.string())
+    kinds |= {"input": pa.large_string()} if inputs else {}
+    kinds |= {"row": pa.int64(), "level": pa.float64()}
+    return {
+        name: pa.array([_clean(each.get(name)) for each in part], kind)
+        for name, kind in kinds.items()
+    }
 
 
 def _clean(value: Any) -> Any:

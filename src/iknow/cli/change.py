@@ -17,7 +17,7 @@ from rich.text import Text
 
 from iknow.classifier.estimator import EpistemicClassifier
 from iknow.cli import options
-from iknow.cli.data import inputs_of, shown_table, trained_names
+from iknow.cli.data import inputs_for, shown_table
 from iknow.cli.options import argument, option
 from iknow.core.arrays import Ints, Labels
 from iknow.core.text import name, shown
@@ -30,18 +30,6 @@ from iknow.tables.table import as_integers
 NUMBER = re.compile(r"[0-9]{1,19}")
 MOST_IDS = 10_000_000
 IDS_SHOWN = 8
-
-
-@dataclass(frozen=True)
-class NumberedSamples(options.SampleOptions):
-    """Samples that may be named by numbers."""
-
-    identifier: str | None = option(
-        "Column of whole numbers that name the samples. Default: they count on.",
-        options.COLUMNS,
-        "--id",
-        metavar="COLUMN",
-    )
 
 
 @dataclass(frozen=True)
@@ -67,7 +55,7 @@ def add(
     bundle: Path = options.BUNDLE,
     data: Path = options.SAMPLES,
     model: options.BundledModel,
-    samples: NumberedSamples,
+    samples: options.SampleOptions,
     log: Log,
 ) -> None:
     """Add labeled samples to a bundle's evidence.
@@ -81,9 +69,7 @@ def add(
     with Console(stderr=True).status("Adding ..."):
         classifier = model.load(bundle)
         table, labels = source.read_labeled(classifier.model)
-        if table.features is not None and isinstance(classifier.model_, PrecomputedModel):
-            raise InputError("the file holds inputs, but the bundle no model: name it with --model")
-        inputs = inputs_of(classifier.model, table, trained_names(classifier))
+        inputs = inputs_for(classifier, table)
         rows = None if table.ids is None else _as_numbers([str(each) for each in table.ids])
         labels = _in_kind(labels, classifier)
         numbers = classifier.memory.add(inputs, labels, rows, *log.entry)

@@ -10,9 +10,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.text import Text
-from sklearn.frozen import FrozenEstimator
 
-from iknow.classifier.estimator import EpistemicClassifier
 from iknow.cli import options
 from iknow.cli.data import (
     DataFile,
@@ -29,10 +27,9 @@ from iknow.cli.options import argument, option
 from iknow.errors import InputError
 from iknow.evaluation.compare import compare as compare_methods
 from iknow.evaluation.comparison import OURS
-from iknow.models.adapt import is_estimator
 from iknow.report import USUAL_NEIGHBORS, make_report
 from iknow.storage.files import write_bytes
-from iknow.tables import DataTable, Roles
+from iknow.tables import Roles
 
 
 @options.command
@@ -83,34 +80,24 @@ def compare(
             check_page(html, reads if json is None else [*reads, json])
 
         loaded = load_model(model)
-        table, y = trained.read_labeled(loaded)
-        names = trained_names(loaded) or table.feature_names
+        names = trained_names(loaded)
 
-        def inputs(table: DataTable, source: DataFile) -> Any:
+        def read(source: DataFile, *, labeled: bool = True) -> tuple[Any, Any]:
+            nonlocal names
+            table, y = source.read_labeled(loaded) if labeled else (source.read(loaded), None)
             if table.features is None:
                 raise InputError(
                     f"{source.name} holds a model's outputs, but a comparison perturbs inputs: "
                     "give those"
                 )
-            return inputs_of(loaded, table, names)
+            names = names or table.feature_names  # those of the training samples, read first
+            return inputs_of(loaded, table, names), y
 
-        def labeled(source: DataFile) -> tuple[Any, Any]:
-            table, y = source.read_labeled(loaded)
-            return inputs(table, source), y
-
-        fitted = inputs(table, trained), y
-        tuned, tested = labeled(held), labeled(clean)
-        wrapped = FrozenEstimator(loaded) if is_estimator(loaded) else loaded
-        classifier = EpistemicClassifier(
-            reading.wrap(wrapped),
-            reading.layer or None,
-            random_state=random_state,
-            **reading.parameters(y),
-        )
+        fitted, tuned, tested = map(read, (trained, held, clean))
+        classifier = reading.make(loaded, fitted[1], random_state=random_state)
         classifier.fit(*fitted).tune(tuned[0], coverage=coverage[len(coverage) // 2])
-        others: dict[str, Any] = {name: labeled(source) for name, source in sets.items()}
-        for name, source in strange.items():
-            others[name] = inputs(source.read(loaded), source), None
+        others = {name: read(source) for name, source in sets.items()}
+        others |= {name: read(source, labeled=False) for name, source in strange.items()}
         comparison = compare_methods(
             classifier,
             fitted,

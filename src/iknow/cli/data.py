@@ -28,6 +28,7 @@ from iknow.core.arrays import Ints, Labels
 from iknow.core.text import names as quoted
 from iknow.core.text import visible
 from iknow.errors import InputError
+from iknow.models import PrecomputedModel
 from iknow.models.adapt import is_torch_module
 from iknow.storage.files import is_stream, write_bytes
 from iknow.tables import DataTable, Roles, read_table, reading
@@ -122,6 +123,13 @@ def inputs_of(
     known = table.feature_names if names is None else names
     found = _in_form(features, known, _unwrap(model))
     return found.iloc[chosen] if hasattr(found, "iloc") else found[chosen]
+
+
+def inputs_for(classifier: EpistemicClassifier, table: DataTable) -> Any:
+    """The samples of a table as the model of a fitted classifier takes them."""
+    if table.features is not None and isinstance(classifier.model_, PrecomputedModel):
+        raise InputError("the file holds inputs, but the bundle no model: name it with --model")
+    return inputs_of(classifier.model, table, trained_names(classifier))
 
 
 def in_order(table: DataTable, names: tuple[str, ...] | None) -> Any:

@@ -1,17 +1,25 @@
-"""`iknow demo`: an honest reader of handwritten digits, in under a minute.
+"""`iknow demo`: an honest reader of handwritten digits, in under a minute; or as a service.
 
 A small network learns all digits but one. Then it classifies clean digits, noisy digits, digits
 under large noise, and the digit it has never seen. A softmax threshold, the paper's neighborhoods,
 and levels, all set to the same coverage on validation data, say how many of their answers they
 stand behind. The coverage is the largest that the paper's balls reach.
+
+`iknow serve --demo` serves the same digit reader. Its bundle and its audit lie in a folder of their
+own, which goes away with the service. As soon as it answers, two examples are sent and shown with
+their answers: a digit that the network knows, and the one it has never seen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
@@ -28,13 +36,11 @@ from iknow.classifier.estimator import EpistemicClassifier
 from iknow.cli import options
 from iknow.cli.data import check_page, console_for, show_page, write_page
 from iknow.cli.options import option
-from iknow.core.arrays import Bools, Floats, Ints
-from iknow.core.assertion import Assertion
-from iknow.core.text import name as shown
+from iknow.core.arrays import Floats, Ints
 from iknow.core.text import percent
-from iknow.errors import InputError
+from iknow.errors import IknowError, InputError
 from iknow.explain.assessment import Assessment
-from iknow.explain.explanation import SENTENCES, Explanation
+from iknow.explain.explanation import Explanation
 from iknow.explain.picture import as_image
 from iknow.report import USUAL_NEIGHBORS, make_report
 from iknow.rules import BallElseNearest, BallWithNearest, Nearest
@@ -46,13 +52,15 @@ LARGE_NOISE = 2.0
 LARGEST_K = 100
 UNSEEN = "unseen digit"
 LEVELS = "levels"
+NAME, LEFT_OUT, SEED = "digits", 4, 0  # of the service
+PATIENCE = 120.0  # seconds for the service's first start, which compiles the search
 BRIGHTEST = 16  # scikit-learn's digits have pixels from 0 to 16
 SHADES = " ░▒▓█"
 
 
 @options.command
 def demo(
-    left_out: int = option("The digit the network never sees.", default=4),
+    left_out: int = option("The digit the network never sees.", default=LEFT_OUT),
     random_state: int = options.SEED,
     output: Path = option(
         "The report to write.", None, "--output", "-o", default=Path("iknow-demo.html")
@@ -82,24 +90,21 @@ class Digits:
     conditions: Mapping[str, tuple[Floats, Ints]]
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """Coverage and accuracy (NaN if nothing is covered) under one condition."""
 
     coverage: float
     accuracy: float
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Example:
-    """One explained prediction with its images, each of shape (8, 8)."""
+    """One explained prediction. images: of the sample and of the nearest for and against it."""
 
     condition: str
     y_true: int
     explanation: Explanation
-    image: Floats
-    nearest_for: Floats | None
-    nearest_against: Floats | None
+    images: dict[str, Floats]
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,14 +113,13 @@ class Demonstration:
 
     left_out: int
     model_accuracy: float
-    validation_coverage: float
     outcomes: Mapping[str, Mapping[str, Outcome]]
     examples: tuple[Example, ...]
     classifier: EpistemicClassifier
     digits: Digits
 
 
-def demonstrate(left_out: int = 4, random_state: int = 0) -> Demonstration:
+def demonstrate(left_out: int = LEFT_OUT, random_state: int = SEED) -> Demonstration:
     """Train, fit, tune and compare."""
     digits = make_digits(left_out, random_state)
     network = train(digits, random_state)
@@ -127,22 +131,43 @@ def demonstrate(left_out: int = 4, random_state: int = 0) -> Demonstration:
     validation = paper.assess(digits.validation[0], k=LARGEST_K)
     k = match_k(validation.evidence, validation.belief_codes, coverage)
     threshold = match_threshold(validation.scores.max(axis=1), coverage)
-    rules = _equal_coverage_rules(paper.neighborhoods_, k)
+    balls: Mapping[str, Any] = paper.neighborhoods_
+    rules: dict[str, Mapping[str, Any]] = {
+        "Nearest": {layer: Nearest(k) for layer in balls},
+        "Ball": balls,
+        "BallElseNearest": {layer: BallElseNearest(b.radius, k) for layer, b in balls.items()},
+        "BallWithNearest": {layer: BallWithNearest(b.radius, k) for layer, b in balls.items()},
+    }
     assessments: dict[str, Assessment] = {}
     outcomes: dict[str, dict[str, Outcome]] = {name: {} for name in ("softmax", *rules, LEVELS)}
     for condition, (images, y_true) in digits.conditions.items():
         assessment = assessments[condition] = classifier.assess(images)
         published = paper.assess(images, k=LARGEST_K)
+        covered = {"softmax": assessment.scores.max(axis=1) >= threshold}
+        covered |= {name: published.under(rule).assertion == "IK" for name, rule in rules.items()}
         right = assessment.belief == y_true
-        confident = assessment.scores.max(axis=1) >= threshold
-        outcomes["softmax"][condition] = _outcome(confident, right)
-        outcomes[LEVELS][condition] = _outcome(assessment.assertion == Assertion.IK, right)
-        for name, neighborhoods in rules.items():
-            knows = published.under(neighborhoods).assertion == Assertion.IK
-            outcomes[name][condition] = _outcome(knows, right)
+        for method, stands in (covered | {LEVELS: assessment.assertion == "IK"}).items():
+            accuracy = float(right[stands].mean()) if stands.any() else np.nan
+            outcomes[method][condition] = Outcome(float(stands.mean()), accuracy)
     accuracy = float((assessments["clean"].belief == digits.conditions["clean"][1]).mean())
-    examples = _examples(assessments, digits)
-    return Demonstration(left_out, accuracy, coverage, outcomes, examples, classifier, digits)
+    # The first IK and IMK among the clean digits, and the first IDK of the unseen one.
+    wanted = {"IK": "clean", "IMK": "clean", "IDK": UNSEEN}
+    examples = tuple(
+        _example(assessments[condition], int(i), condition, digits)
+        for assertion, condition in wanted.items()
+        for i in np.flatnonzero(assessments[condition].assertion == assertion)[:1]
+    )
+    return Demonstration(left_out, accuracy, outcomes, examples, classifier, digits)
+
+
+def _example(assessment: Assessment, i: int, condition: str, digits: Digits) -> Example:
+    images, y_true = digits.conditions[condition]
+    explanation, pictures = assessment.explain(i), {"asked about": images[i]}
+    layer = explanation.layers[0]
+    for word, side in (("nearest", layer.samples_for), ("nearest other:", layer.samples_against)):
+        if side:
+            pictures[f"{word} {side[0].label}"] = digits.train[0][side[0].row]
+    return Example(condition, int(y_true[i]), explanation, pictures)
 
 
 def train(digits: Digits, random_state: int) -> Any:
@@ -199,52 +224,15 @@ def make_digits(left_out: int, random_state: int) -> Digits:
     )
 
 
-def _equal_coverage_rules(balls: Mapping[str, Any], k: int) -> dict[str, Mapping[str, Any]]:
-    """The tuned balls, a k that matches their coverage, and the two hybrids of both."""
-    return {
-        "Nearest": {layer: Nearest(k) for layer in balls},
-        "Ball": balls,
-        "BallElseNearest": {layer: BallElseNearest(b.radius, k) for layer, b in balls.items()},
-        "BallWithNearest": {layer: BallWithNearest(b.radius, k) for layer, b in balls.items()},
-    }
-
-
-def _outcome(covered: Bools, right: Any) -> Outcome:
-    accuracy = float(right[covered].mean()) if covered.any() else np.nan
-    return Outcome(float(covered.mean()), accuracy)
-
-
-def _examples(assessments: Mapping[str, Assessment], digits: Digits) -> tuple[Example, ...]:
-    """The first IK and IMK among the clean digits, and the first IDK of the unseen one."""
-    wanted = [(Assertion.IK, "clean"), (Assertion.IMK, "clean"), (Assertion.IDK, UNSEEN)]
-    return tuple(
-        _example(assessments[condition], int(i), condition, digits)
-        for assertion, condition in wanted
-        for i in np.flatnonzero(assessments[condition].assertion == assertion)[:1]
-    )
-
-
-def _example(assessment: Assessment, i: int, condition: str, digits: Digits) -> Example:
-    images, y_true = digits.conditions[condition]
-    explanation = assessment.explain(i)
-    layer = explanation.layers[0]
-    nearest = [
-        digits.train[0][exemplars[0].row].reshape(8, 8) if exemplars else None
-        for exemplars in (layer.samples_for, layer.samples_against)
-    ]
-    image = images[i].reshape(8, 8)
-    return Example(condition, int(y_true[i]), explanation, image, *nearest)
-
-
 def show_demonstration(demonstration: Demonstration, console: Console) -> None:
     """Print the comparison and the explained predictions."""
+    selection = demonstration.classifier.selection_
     console.print(
         f"\nA network that never saw the digit {demonstration.left_out}, right on "
         f"{percent(demonstration.model_accuracy)} of the others. Every method is set to stand "
-        f"behind {percent(demonstration.validation_coverage)} of the validation answers.\n"
+        f"behind {percent(selection.coverage)} of the validation answers.\n"
     )
     console.print(_table(demonstration))
-    level = demonstration.classifier.selection_.level
     console.print(
         "[dim]IK: answers it stands behind (coverage). right: how many of those are right. No "
         "answer can be right about an unseen digit, and few can under large noise: there, less is "
@@ -252,7 +240,8 @@ def show_demonstration(demonstration: Demonstration, console: Console) -> None:
         "paper, in the last hidden layer and the output.[/dim]\n\n"
         "[bold]Three predictions explained[/bold]\n"
         "The level of a prediction is the share of ordinary digits that are no nearer to training "
-        f"samples of their class, or no further from other classes. IK begins at level {level:.3f}."
+        "samples of their class, or no further from other classes. IK begins at level "
+        f"{selection.level:.3f}."
     )
     for example in demonstration.examples:
         console.print(_explained(example))
@@ -276,45 +265,90 @@ def _table(demonstration: Demonstration) -> Table:
 def _explained(example: Example) -> Panel:
     explanation = example.explanation
     color = COLORS[explanation.assertion]
-    others = explanation.layers[0].samples_against
     pictures = Table.grid(padding=(0, 4))
     pictures.add_row(
-        _picture("asked about", example.image),
-        _picture(f"nearest {explanation.belief}", example.nearest_for),
-        _picture(f"nearest other: {others[0].label}" if others else "", example.nearest_against),
+        *(
+            Group(Text(title, style="dim"), *map(Text, _as_text(image)))
+            for title, image in example.images.items()
+        )
     )
     unseen = ", which it has never seen" if example.condition == UNSEEN else ""
     title = Text.assemble(
         (f" {explanation.assertion.name} ", f"bold {color} reverse"),
         f" the model says {explanation.belief}, it is a {example.y_true}{unseen}",
     )
-    held = f"level {explanation.level:.3f}, held down by {shown(explanation.weakest)}"
-    level = Text(held, style="dim")
-    body = Group(title, level, Text(""), pictures, Text(""), _reasons(explanation))
+    reason = explanation.reason.name.capitalize()
+    said = Text(f"{reason}: {explanation.sentence}.\n{explanation.standing}")
+    body = Group(title, Text(""), pictures, Text(""), said)
     return Panel(body, border_style=color, width=78)
 
 
-def _reasons(explanation: Explanation) -> Group:
-    """The reason in words, and each layer's distances in a small table."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("layer", "reach", "for", "against", "within reach"):
-        table.add_column(heading, justify="left" if heading == "layer" else "right")
-    for layer in explanation.layers:
-        table.add_row(
-            Text(shown(layer.layer)),
-            "none" if layer.reach is None else f"{layer.reach:.2f}",
-            f"{layer.samples_for[0].distance:.2f}" if layer.samples_for else "–",
-            f"{layer.samples_against[0].distance:.2f}" if layer.samples_against else "–",
-            Text(shown(", ".join(map(str, layer.support)) or "nothing")),
+def _as_text(image: Floats) -> list[str]:
+    """An image with values in [0, 1] as lines; two characters per pixel make it square."""
+    levels = np.clip(np.rint(image.reshape(8, 8) * (len(SHADES) - 1)), 0, len(SHADES) - 1)
+    return ["".join(SHADES[level] * 2 for level in row) for row in levels.astype(int)]
+
+
+# As a service
+
+
+@dataclass(frozen=True, eq=False)
+class DemoService:
+    """What to serve: a bundle, and rows to ask about, each of shape (64,), with their digits."""
+
+    bundle: Path
+    audit: Path
+    examples: tuple[tuple[int, Floats], ...]
+
+
+@contextmanager
+def make_demo_service() -> Iterator[DemoService]:
+    """Train the digit reader, and save it as a portable bundle in a folder for as long as needed.
+
+    Raises:
+        MissingExtraError: What makes bundles portable is not installed.
+    """
+    with TemporaryDirectory(prefix="iknow-demo-", ignore_cleanup_errors=True) as folder:
+        digits = make_digits(LEFT_OUT, SEED)
+        classifier = EpistemicClassifier(train(digits, SEED), progress=False)
+        images, truth = digits.validation
+        kept = len(images) * 2 // 3  # the others show the alarm what is ordinary
+        classifier.fit(*digits.train).tune(images[:kept], truth[:kept]).watch(images[kept:])
+        bundle = Path(folder, f"{NAME}.iknow")
+        note = f"scikit-learn's digits without the {LEFT_OUT}: make serve"
+        classifier.save(bundle, onnx=True, name=NAME, version="1", note=note)
+        examples = []  # the first digit that is IK, and the first of the unseen one that is IDK
+        for condition, assertion in (("clean", "IK"), (UNSEEN, "IDK")):
+            images, truth = digits.conditions[condition]
+            first = np.flatnonzero(classifier.assess(images).assertion == assertion)[0]
+            examples.append((int(truth[first]), images[first]))
+        yield DemoService(bundle, Path(folder, "answers.db"), tuple(examples))
+
+
+def show_when_ready(demo: DemoService, url: str, console: Console) -> None:
+    """Wait until the service answers, and show how to ask it."""
+    from iknow.serve.client import Client
+
+    def say(text: str) -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    try:
+        with Client(url) as client:
+            client.wait_until_ready(PATIENCE)
+            rows = np.stack([row for _, row in demo.examples])
+            answers = client.assess(NAME, rows, watch=False)
+    except IknowError as error:  # such as a token that only its owner knows
+        say(f"No example was asked: {error}")
+        return
+    for (digit, row), answer in zip(demo.examples, answers, strict=True):
+        seen = "never saw" if digit == LEFT_OUT else "knows"
+        plain = [int(value) if value.is_integer() else value for value in row.tolist()]
+        body = shlex.quote(json.dumps({"rows": [plain]}, separators=(",", ":")))
+        kind = "-H 'Content-Type: application/json'"
+        say(
+            f"\nA {digit}, which the network {seen}:\n\n"
+            f"  curl {url}/v1/models/{NAME}/assess {kind} -d {body}\n\n"
+            f"  The network says {answer.belief}. The answer is {answer.assertion}: "
+            f"{answer.reason}, level {answer.level:.3f}."
         )
-    sentence = SENTENCES[explanation.reason]
-    return Group(Text(f"{explanation.reason.name.capitalize()}: {sentence}."), Text(""), table)
-
-
-def _picture(title: str, image: Floats | None) -> Group:
-    """An image with values in [0, 1] as text; two characters per pixel make it square."""
-    if image is None:
-        return Group()
-    levels = np.clip(np.rint(image * (len(SHADES) - 1)), 0, len(SHADES) - 1).astype(int)
-    lines = ["".join(SHADES[level] * 2 for level in row) for row in levels]
-    return Group(Text(title, style="dim"), *(Text(line) for line in lines))
+    say(f"\nThe page: {url}\nThe audit: {demo.audit}\nCtrl-C stops the service.")

@@ -12,11 +12,10 @@ from iknow.cli.data import (
     DataFile,
     check_output,
     console_for,
-    inputs_of,
+    inputs_for,
     paths_read,
     show_written,
     shown_table,
-    trained_names,
 )
 from iknow.cli.options import option
 from iknow.core.text import name as shown
@@ -51,10 +50,8 @@ def export(
     with Console(stderr=True).status("Exporting ..."):
         check_output(output, [bundle, *paths_read(source, model=model.model)])
         classifier = model.load(bundle)
-        inputs = None
-        if source is not None:
-            table = source.read(classifier.model)
-            inputs = inputs_of(classifier.model, table, trained_names(classifier))
+        asked = None if source is None else source.read(classifier.model)
+        inputs = None if asked is None else inputs_for(classifier, asked)
         said = {"version": classifier.plan_.bundled["about"].version, **about.given}
         classifier.save(output, onnx=True, samples=inputs, **said)
     console, compared = console_for(output), describe_bundle(output).exported or {}

@@ -12,7 +12,6 @@ import numpy as np
 import typer
 from rich.console import Console
 from rich.text import Text
-from sklearn.frozen import FrozenEstimator
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -38,7 +37,6 @@ from iknow.core.text import name as shown
 from iknow.core.text import visible
 from iknow.errors import InputError
 from iknow.models import PrecomputedModel
-from iknow.models.adapt import is_estimator
 from iknow.rules import RULES, Ball, RelativeBall
 from iknow.selection import Selection
 from iknow.tables import DataTable
@@ -52,9 +50,7 @@ def fit(
     data: Path = argument(f"Training samples: {options.FILES}, or - for a pipe."),
     output: Path = options.NEW_BUNDLE,
     model: str | None = options.MODEL,
-    train: bool = option(
-        "Train and write --model first.", options.MODELS, "--train", default=False
-    ),
+    train: bool = option("Train and write --model first.", options.MODELS),
     validation: Path | None = option("Labeled samples to tune on.", options.DATA),
     validation_labels: Path | None = options.LABELS,
     hold_out: float | None = option("Or tune on this share of DATA.", options.DATA),
@@ -74,7 +70,7 @@ def fit(
         options.SEARCH,
         metavar="|".join(rule.command_name() for rule in RULES.values()),
     ),
-    paper: bool = option("As published: --rule ball.", options.SEARCH, "--paper", default=False),
+    paper: bool = option("As published: --rule ball.", options.SEARCH),
     quorum: str | None = option(
         "Samples a class needs to count: 3, or 1,3 for the belief and any other class.",
         options.SEARCH,
@@ -95,12 +91,10 @@ def fit(
         options.SEARCH,
         "--doubt/--no-doubt",
     ),
-    onnx: bool = option("Put the model into the bundle.", options.ABOUT, "--onnx", default=False),
+    onnx: bool = option("Put the model into the bundle.", options.ABOUT),
     about: options.AboutOptions,
     random_state: int = options.SEED,
-    force: bool = option(
-        "Let --train overwrite a model.", options.MODELS, "--force", default=False
-    ),
+    force: bool = option("Let --train overwrite a model.", options.MODELS),
 ) -> None:
     """Collect the evidence for a model, choose how near is near, and write both as a bundle.
 
@@ -149,28 +143,20 @@ def fit(
     if table.features is None:
         if model is not None or train:
             raise InputError("the file already holds a model's outputs: leave out --model, --train")
-        wrapped: Any = PrecomputedModel()
+        loaded = PrecomputedModel()
     elif train:
-        wrapped = FrozenEstimator(_train(table.features[rows], y[rows], random_state))
+        loaded = _train(table.features[rows], y[rows], random_state)
     elif loaded is None:
         raise InputError("name the model with --model; --train trains one and writes it there")
-    else:  # frozen, so that an unfitted one is refused and not trained
-        wrapped = FrozenEstimator(loaded) if is_estimator(loaded) else loaded
-    given = {
-        "classes": table.classes,
-        "k": n_neighbors,
-        "random_state": random_state,
-        **options.given(quorum=needed),
-        **reading.parameters(y),
-    }
-    classifier = EpistemicClassifier(reading.wrap(wrapped), reading.layer or None, kind, **given)
-    names = trained_names(wrapped) or table.feature_names
-    classifier.fit(inputs_of(wrapped, table, names, rows), y[rows], rows=rows)
+    given = {"classes": table.classes, "k": n_neighbors, **options.given(quorum=needed)}
+    classifier = reading.make(loaded, y, rule=kind, random_state=random_state, **given)
+    names = trained_names(loaded) or table.feature_names
+    classifier.fit(inputs_of(loaded, table, names, rows), y[rows], rows=rows)
     if tunes:
         classifier.tune(
-            inputs_of(wrapped, tuned, names, tuned_rows),
+            inputs_of(loaded, tuned, names, tuned_rows),
             None if y_tuned is None else y_tuned[tuned_rows],
-            reference=None if ordinary is None else inputs_of(wrapped, ordinary, names),
+            reference=None if ordinary is None else inputs_of(loaded, ordinary, names),
             accuracy=accuracy,
             coverage=coverage,
             false_alarm=false_alarm,
@@ -180,7 +166,7 @@ def fit(
     if names is not None:
         classifier.feature_names_in_ = np.asarray(names, dtype=object)
     if train and model is not None:  # only after everything else has worked
-        save_model(wrapped.estimator, model)
+        save_model(loaded, model)
     classifier.save(output, onnx=onnx, **about.given)
     show_fit(classifier, output, console_for(output))
 

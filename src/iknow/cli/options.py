@@ -28,6 +28,7 @@ from typing import Any, get_type_hints
 
 import numpy as np
 import typer
+from sklearn.frozen import FrozenEstimator
 
 from iknow.classifier.estimator import EpistemicClassifier
 from iknow.cli.data import DataFile, load_classifier
@@ -36,7 +37,7 @@ from iknow.core.arrays import Labels
 from iknow.core.text import names, shown
 from iknow.errors import InputError
 from iknow.metrics.defaults import SHORT_NAMES
-from iknow.models.adapt import as_model
+from iknow.models.adapt import as_model, is_estimator
 from iknow.tables.reading import READABLE, WRITABLE
 from iknow.tables.table import Roles, as_integers
 
@@ -118,13 +119,16 @@ def command(work: Callable[..., None]) -> Callable[..., None]:
         if is_dataclass(kind):
             records[given.name] = kind
             own = get_type_hints(kind)
-            options = [(each.name, own[each.name], each.default) for each in fields(kind)]
+            options: Any = [(each.name, own[each.name], each.default) for each in fields(kind)]
         else:
             options = [(given.name, kind, given.default)]
-        parameters += [
-            inspect.Parameter(name, given.KEYWORD_ONLY, default=default, annotation=annotation)
-            for name, annotation, default in options
-        ]
+        for name, annotation, default in options:
+            if annotation is bool and default.default is None:  # a flag, off unless it is given
+                default.default = False
+                default.param_decls = (f"--{name.replace('_', '-')}",)
+            parameters.append(
+                inspect.Parameter(name, given.KEYWORD_ONLY, default=default, annotation=annotation)
+            )
     parameters.append(
         inspect.Parameter("config", given.KEYWORD_ONLY, default=CONFIG, annotation=Path | None)
     )
@@ -185,7 +189,7 @@ LEVEL = option(
     metavar="LEVEL",
 )
 SEED = option("Seed of split and training.", default=0, min=0, max=2**32 - 1)
-AS_JSON = option("As JSON, for programs.", None, "--json", default=False)
+AS_JSON = option("As JSON, for programs.")
 
 
 @dataclass(frozen=True)
@@ -194,7 +198,10 @@ class ColumnOptions:
 
     label: str | None = option("Column or array that holds the labels.", COLUMNS, metavar="COLUMN")
     identifier: str | None = option(
-        "Column that names the samples: no feature.", COLUMNS, "--id", metavar="COLUMN"
+        "Column that names the samples, no feature; for add, whole numbers.",
+        COLUMNS,
+        "--id",
+        metavar="COLUMN",
     )
     drop: list[str] | None = option("A column to ignore; repeatable.", COLUMNS, metavar="COLUMN")
     features: list[str] | None = option(
@@ -264,20 +271,21 @@ class ModelOptions:
         _by_layer(self.metric, "--metric")
         _by_layer(self.pool, "--pool")
 
-    def wrap(self, model: Any) -> Any:
-        """The model, read so."""
+    def make(self, model: Any, y: Labels, **more: Any) -> EpistemicClassifier:
+        """A classifier around a model, with the names of classes as ints if the labels are."""
+        if is_estimator(model):  # frozen, so that an unfitted one is refused and not trained
+            model = FrozenEstimator(model)
         number = re.fullmatch(r"-?[0-9]{1,6}", self.scores or "")
         scores = int(self.scores) if number and self.scores is not None else self.scores
         how = given(pool=_by_layer(self.pool, "--pool"), scores=scores)
-        return as_model(model, **how) if how else model
-
-    def parameters(self, y: Labels) -> dict[str, Any]:
-        """Parameters of the classifier, with the names of classes as ints if the labels are."""
         classes: Any = self.classes or None
         if classes and y.dtype.kind != "U":
             classes = as_integers(np.array(classes, dtype=np.str_))
         metric = _by_layer(self.metric, "--metric")
-        return given(metric=metric, classes=classes, batch_size=self.batch_size)
+        more |= given(metric=metric, classes=classes, batch_size=self.batch_size)
+        return EpistemicClassifier(
+            as_model(model, **how) if how else model, self.layer or None, **more
+        )
 
 
 @dataclass(frozen=True)
@@ -286,10 +294,7 @@ class BundledModel:
 
     model: str | None = MODEL
     no_check_model: bool = option(
-        "Accept any model, even one whose answers differ from the bundle's.",
-        MODELS,
-        "--no-check-model",
-        default=False,
+        "Accept any model, even one whose answers differ from the bundle's.", MODELS
     )
 
     def load(self, bundle: Path, device: str | None = None) -> EpistemicClassifier:

@@ -1,4 +1,4 @@
-"""`iknow serve`: from options to a running service."""
+"""`iknow serve`, from options to a running service, and `iknow warm-up` before it."""
 
 from __future__ import annotations
 
@@ -9,16 +9,24 @@ from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
+from iknow.classifier.estimator import EpistemicClassifier
 from iknow.cli import options
+from iknow.cli.demo import NAME, make_demo_service, show_when_ready
 from iknow.cli.options import argument, option
+from iknow.core.text import name as short
 from iknow.core.text import shown
 from iknow.errors import InputError, MissingExtraError
 from iknow.explain.picture import Renderer, as_image
+from iknow.models import PrecomputedModel
+from iknow.models.probe import Probe
+from iknow.search.layer import warm_up as compile_search
 
 LIMITS, AUDIT, ALARM, SAFETY = "Limits", "Audit", "Alarm", "Safety"
 SIZE = re.compile(r"(\d{1,4})x(\d{1,4})(?:x(\d))?", re.ASCII)
@@ -29,9 +37,7 @@ def serve(
     bundles: list[str] | None = argument(
         "Portable bundles, each as FILE or NAME=FILE.", default=None, metavar="BUNDLE..."
     ),
-    demo: bool = option(
-        "Serve a digit reader, and show how to ask it.", None, "--demo", default=False
-    ),
+    demo: bool = option("Serve a digit reader, and show how to ask it."),
     host: str = option("Address to listen on.", default="127.0.0.1"),
     port: int = option("Port; 0 takes a free one.", default=8000, min=0, max=65535),
     workers: int = option("Processes that compute, which share the evidence.", default=1, min=1),
@@ -50,14 +56,9 @@ def serve(
         AUDIT,
         metavar="FILE|URL",
     ),
-    keep_inputs: bool = option(
-        "Record inputs too, for audit verify.", AUDIT, "--keep-inputs", default=False
-    ),
+    keep_inputs: bool = option("Record inputs too, for audit verify.", AUDIT),
     audit_optional: bool = option(
-        "Answer even if that cannot be recorded, instead of with 503.",
-        AUDIT,
-        "--audit-optional",
-        default=False,
+        "Answer even if that cannot be recorded, instead of with 503.", AUDIT
     ),
     retain_days: float | None = option("Keep records this long.", AUDIT),
     retain_mib: int | None = option("Keep this much of them, in MiB.", AUDIT),
@@ -97,12 +98,10 @@ def serve(
     served, sizes, show = bundles or [], picture or [], None
     with ExitStack() as stack:
         if demo:
-            from iknow.cli.serve_demo import SIZE_SHOWN, make_demo_service, show_when_ready
-
             with Console(stderr=True).status("Training on digits ..."):
                 made = stack.enter_context(make_demo_service())
-            served, audit = [f"{made.name}={made.bundle}"], audit or str(made.audit)
-            sizes = [f"{made.name}={SIZE_SHOWN}"] if workers == 1 else []
+            served, audit = [f"{NAME}={made.bundle}"], audit or str(made.audit)
+            sizes = [f"{NAME}=8x8"] if workers == 1 else []
             show = partial(show_when_ready, made, console=Console())
         _log_to_stderr()
         settings = Settings(
@@ -140,7 +139,7 @@ def serve(
                 f"iknow serves {url}  (the page is there too)", highlight=False
             )
             if show is not None:
-                show(url)
+                Thread(target=show, args=(url,), daemon=True).start()
 
         address = Address(host, port, certificate, key)
         run(Service(sources, settings), address, on_reload=read_again, on_listening=announce)
@@ -161,3 +160,29 @@ def _log_to_stderr() -> None:
     log.addHandler(handler)
     log.setLevel(logging.INFO)
     log.propagate = False
+
+
+@options.command
+def warm_up(
+    bundles: list[Path] | None = argument("Bundles to check, prepare and ask once.", default=None),
+) -> None:
+    """Compile the search, so that nobody waits for it later.
+
+    Run it once where iknow is installed, such as in a Dockerfile: processes
+    started later find the compiled code. For example:
+
+    iknow warm-up signs.iknow
+    """
+    console = Console()
+    compile_search()
+    console.print("The search is compiled")
+    for bundle in bundles or ():
+        classifier = EpistemicClassifier.load(bundle, verify="now")
+        classifier.progress = False
+        classifier.warm_up()
+        probe, said = classifier.probe_, "is whole; its model is not in it"
+        if isinstance(probe, Probe) and not isinstance(classifier.model_, PrecomputedModel):
+            said = "answers"
+            if hasattr(classifier, "neighborhoods_"):
+                classifier.assess(probe.inputs)
+        console.print(Text(f"{short(bundle)} {said}"))

@@ -23,15 +23,14 @@ what they share cancels in their differences and does not in their means.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from iknow.core.arrays import Bools, Floats, Labels
+from iknow.core.arrays import Bools, Floats
 from iknow.core.codes import positions_of
 from iknow.core.level import are_probabilities
 from iknow.core.text import as_real
@@ -94,7 +93,7 @@ def compare(
     """
     for value, what in ((accuracy, "accuracy"), (confidence, "confidence")):
         as_real(value, what, "lie between 0 and 1, both excluded", lambda number: 0 < number < 1)
-    observer = find_observer(classifier, training[0])
+    observer = Observer(classifier, training[0])
     known, invalid = observer.observe(*training, "the labels of training")
     known = known[~invalid]
     held, invalid = observer.observe(*validation, "the labels of validation")
@@ -156,17 +155,38 @@ def _all_sets(
 SMALLEST = 1e-300  # a probability of 0 has no logarithm
 
 
-@dataclass(frozen=True, eq=False)
 class Observer:
-    """Asks a model about samples."""
+    """Asks a fitted classifier's model about samples like X, a few of which say what layers it has.
 
-    model: Model
-    classes: Labels
-    input: str  # the layer that stands for the input
-    hidden: str | None  # the last hidden layer
-    logits: str | None  # the layer that holds logits; None for the model's scores
-    from_probabilities: bool  # whether scores are probabilities
-    transform: Callable[[Any], NDArray[Any]]  # applied to the input layer
+    input: the layer that stands for the input. hidden: the last hidden layer, if there is one.
+    logits: the layer that holds logits; None for the model's scores.
+    """
+
+    def __init__(self, classifier: Any, X: Any) -> None:
+        model: Model = classifier.model_
+        self.model, self.classes = model, classifier.classes_
+        if isinstance(model, PrecomputedModel):
+            raise InputError(
+                "a comparison perturbs inputs, so it needs the model itself; this classifier holds "
+                "only a model's outputs: fit it on the model and its inputs"
+            )
+        few = next(iter(cut_batches(model.prepare(X), 64)))
+        layers = reversed(model.layers(few))
+        named = {each.role: each.name for each in layers if each.name != "input"}
+        self.hidden, self.logits = named.get("hidden"), None
+        self.input = "input" if self.hidden else named.get("input", "input")
+        try:
+            scores = model.observe(few, (self.input,)).scores
+        except LayerError:  # that of texts and tokens is no place to measure in
+            self.input = self.hidden or str(classifier.layers_[0])
+            scores = model.observe(few, (self.input,)).scores
+        # Of two classes there is one column of logits.
+        several = isinstance(model, SklearnModel) and scores.shape[1] > 2
+        if several and named.get("output") == "logits":
+            self.logits = "logits"
+        index = getattr(classifier, "indexes_", {}).get(self.input)
+        self.transform = np.asarray if index is None else index.metric.transform
+        self.from_probabilities = are_probabilities(scores)
 
     def observe(self, X: Any, y: Any = None, what: str = "y") -> tuple[Observed, Bools]:
         """What the model makes of samples, and which it cannot answer, of shape (n,).
@@ -186,31 +206,6 @@ class Observer:
         belief = np.where(said.invalid, 0, said.belief)
         codes = None if y is None else encode(as_labels(y, len(belief), what), self.classes, what)
         return Observed(inputs, hidden, logits, belief, codes), said.invalid
-
-
-def find_observer(classifier: Any, X: Any) -> Observer:
-    """The observer of a fitted classifier's model, found by running a few samples."""
-    model = classifier.model_
-    if isinstance(model, PrecomputedModel):
-        raise InputError(
-            "a comparison perturbs inputs, so it needs the model itself; this classifier holds "
-            "only a model's outputs: fit it on the model and its inputs"
-        )
-    few = next(iter(cut_batches(model.prepare(X), 64)))
-    named = {each.role: each.name for each in reversed(model.layers(few)) if each.name != "input"}
-    hidden, logits = named.get("hidden"), None
-    first = "input" if hidden else named.get("input", "input")
-    try:
-        scores = model.observe(few, (first,)).scores
-    except LayerError:  # that of texts and tokens is no place to measure in
-        first = hidden or str(classifier.layers_[0])
-        scores = model.observe(few, (first,)).scores
-    if isinstance(model, SklearnModel) and named.get("output") == "logits" and scores.shape[1] > 2:
-        logits = "logits"  # of two classes there is one column
-    index = getattr(classifier, "indexes_", {}).get(first)
-    transform = np.asarray if index is None else index.metric.transform
-    probable = are_probabilities(scores)
-    return Observer(model, classifier.classes_, first, hidden, logits, probable, transform)
 
 
 RESAMPLES = 200  # enough for the ends of a 95% interval to within a tenth of its width or so

@@ -8,14 +8,13 @@ validation data and returns one number per sample: the higher, the more to be tr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
-from scipy.special import log_softmax, logsumexp
+from scipy.special import logsumexp
 
 from iknow.core.arrays import Floats, Ints
 from iknow.core.evidence import distances_for_and_against
@@ -37,10 +36,6 @@ class Observed:
         logits: Of shape (n, n_classes); log-probabilities where a model has no logits.
         belief: The model's answers as class codes, of shape (n,).
         labels: The truth as class codes, of shape (n,), if it is known.
-
-    Examples:
-        >>> len(Observed(np.zeros((2, 3)), None, np.eye(2), np.array([0, 1])))
-        2
     """
 
     inputs: NDArray[Any]
@@ -87,7 +82,12 @@ class Observed:
 
 @runtime_checkable
 class Peer(Protocol):
-    """A method that scores a model's answers: the higher, the more to be trusted."""
+    """A method that scores a model's answers: the higher, the more to be trusted.
+
+    Examples:
+        >>> KNNDistance(k=5).fit(training, validation).score(test).shape == test.belief.shape
+        True
+    """
 
     @property
     def name(self) -> str:
@@ -111,10 +111,6 @@ class Softmax(Peer):
     same way and keeps confident answers apart:
 
         log p_g = -log(1 + Σ_{c ≠ g} exp(l_c - l_g))
-
-    Examples:
-        >>> bool((Softmax().fit(training, validation).score(test) <= 0).all())
-        True
     """
 
     name = "softmax"
@@ -143,10 +139,6 @@ class TemperatureSoftmax:
 
     Attributes:
         temperature_: The temperature that `fit` chose.
-
-    Examples:
-        >>> TemperatureSoftmax().fit(training, validation).temperature_ > 0
-        True
     """
 
     name = "softmax, temperature"
@@ -174,38 +166,12 @@ class Energy(Peer):
         score = log Σ_c exp(l_c)
 
     It takes logits: of log-probabilities the sum is 1 for every sample.
-
-    Examples:
-        >>> Energy().fit(training, validation).score(test).shape == test.belief.shape
-        True
     """
 
     name = "energy"
 
     def score(self, observed: Observed) -> Floats:
         return np.asarray(logsumexp(observed.logits.astype(np.float64), axis=1))
-
-
-def ensemble(members: Sequence[Observed]) -> Observed:
-    """Average the probabilities of networks trained alike: what `members` say of the same samples.
-
-    Lakshminarayanan and others, "Simple and Scalable Predictive Uncertainty Estimation using Deep
-    Ensembles" (NeurIPS 2017). The average is a model of its own, whose belief is the class of the
-    highest; `Softmax` scores it by that. Its logits are log-probabilities, and it has no hidden
-    layer; inputs and labels are those of the first member.
-
-    Examples:
-        >>> bool((ensemble([test, test]).belief == test.belief).all())
-        True
-    """
-    if not members:
-        raise InputError("an ensemble needs at least one member; got none")
-    shapes = {member.logits.shape for member in members}
-    if len(shapes) > 1:
-        raise InputError(f"members must have logits of the same shape; got {sorted(shapes)}")
-    logs = np.stack([log_softmax(member.logits.astype(np.float64), axis=1) for member in members])
-    mean = logsumexp(logs, axis=0) - np.log(len(members))
-    return Observed(members[0].inputs, None, mean, mean.argmax(axis=1), members[0].labels)
 
 
 class Mahalanobis:
@@ -218,10 +184,6 @@ class Mahalanobis:
 
     with the class means μ_c and one covariance Σ of all samples around their class's mean. Σ⁺ is
     the pseudoinverse, as in the authors' code: dead pixels and dead units have no say.
-
-    Examples:
-        >>> bool((Mahalanobis().fit(training, validation).score(test) <= 0).all())
-        True
     """
 
     def __init__(self, layer: Layer = "hidden") -> None:
@@ -262,10 +224,6 @@ class ViM:
     by default. Without the weights of the last layer, least squares of logits on features finds
     them: exactly, as the logits are linear in the features, except for what no training sample
     ever shows.
-
-    Examples:
-        >>> ViM(dimension=1).fit(training, validation).score(test).shape == test.belief.shape
-        True
     """
 
     name = "ViM"
@@ -300,10 +258,6 @@ class KNNDistance:
     Sun and others, "Out-of-Distribution Detection with Deep Nearest Neighbors" (ICML 2022), with
     activations of a `layer` scaled to length 1. `k` = 50 is the paper's choice for the 50,000
     images of CIFAR-10; with fewer training samples it is their number. `index`: what searches.
-
-    Examples:
-        >>> bool((KNNDistance(k=5).fit(training, validation).score(test) <= 0).all())
-        True
     """
 
     def __init__(
@@ -337,10 +291,6 @@ class TrustScore:
     training samples, as by the authors' default, which leaves no share α of lowest density out. At
     d_g = 0 the score is inf if d_¬g > 0, else 1: the authors add 1e-12 to d_g, which differs only
     there. Distances are those of a `layer`, by an `index`.
-
-    Examples:
-        >>> bool((TrustScore().fit(training, validation).score(test) >= 0).all())
-        True
     """
 
     def __init__(self, layer: Layer = "hidden", *, index: IndexFactory = CpuIndex) -> None:
@@ -375,10 +325,6 @@ class DkNN:
     calibration. `k` = 75 is the paper's choice; with fewer training samples it is their number.
     Samples tied with the k-th neighbor all count, so the order of the training set does not matter.
     `index`: what searches.
-
-    Examples:
-        >>> bool((DkNN(k=5).fit(training, validation).score(test) <= 0).all())
-        True
     """
 
     name = "DkNN"

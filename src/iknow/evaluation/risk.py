@@ -14,11 +14,6 @@ A threshold asserts equal scores all together. Between two thresholds a share of
 random, gives the straight line between the two points; so curve, area and thresholds at a given
 coverage do not depend on the order of ties, and every coverage can be met by every method.
 
-Methods are compared when they assert equally much of ordinary data: a threshold is chosen on clean
-validation data so that the share c of it is asserted, for each method by its own scores. On any
-other data what counts is the share asserted and wrong; a method that asserts little there is right
-to do so.
-
 **Certified coverage**: how much a score may assert with its accuracy guaranteed. As in
 `iknow.selection.guarantee`, a fifth of the validation data lays a sequence of thresholds, towards
 more coverage, and the rest tests them in turn by exact binomial tests of "the accuracy of what is

@@ -46,38 +46,24 @@ class Coded:
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """What is said about n samples; `Assessment.answers` makes it.
+    """What is said about n samples, in columns of shape (n,); `Assessment.answers` makes it.
 
-    Attributes:
-        classes: Labels of shape (n_classes,).
-        belief: Positions in `classes`, of shape (n,); -1 where the model gave no answer.
-        score: The model's for its belief, of shape (n,); NaN where it gave none.
-        assertion: Of shape (n,).
-        reason: Of shape (n,).
-        justified: The justified classes, a mask of shape (n, n_classes).
-        level: Of shape (n,); None without levels.
-        weakest: What holds each level down, positions in `voices`, of shape (n,); None likewise.
-        voices: Names of the voices, in order.
-        watched: The scores that an alarm watches, of shape (n,): the levels; without them 0 for
-            IDK, 1/2 for IMK and 1 for IK.
-        watched_by_layer: The same of each layer alone, of shape (n, n_layers).
-        watched_layers: Names of these layers.
-        index: The index of the data frame that held the samples, if one did.
+    An alarm watches the levels; without them 0 for IDK, 1/2 for IMK and 1 for IK.
     """
 
-    classes: Labels
-    belief: Ints
-    score: Floats
+    classes: Labels  # of shape (n_classes,)
+    belief: Ints  # positions in `classes`; -1 where the model gave no answer
+    score: Floats  # the model's for its belief; NaN where it gave none
     assertion: Assertions
     reason: Reasons
-    justified: Bools
-    level: Floats | None
-    weakest: Ints | None
-    voices: tuple[str, ...]
+    justified: Bools  # the justified classes, of shape (n, n_classes)
+    level: Floats | None  # None without levels
+    weakest: Ints | None  # what holds each level down, positions in `voices`; None likewise
+    voices: tuple[str, ...]  # their names, in order
     watched: Floats
-    watched_by_layer: Floats
+    watched_by_layer: Floats  # the same of each layer alone, of shape (n, n_layers)
     watched_layers: tuple[str, ...]
-    index: Any = None
+    index: Any = None  # of the data frame that held the samples, if one did
 
     def columns(self) -> dict[str, Any]:
         """The columns of a file by name: arrays of numbers of shape (n,), or `Coded`."""

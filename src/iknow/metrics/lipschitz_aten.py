@@ -183,13 +183,10 @@ def _windows(call: TensorCall) -> list[Tensor]:
     n_axes = int(call.name.partition("d.")[0][-1])
     sides, found = call.shape[-n_axes:], []
     for axis, n in enumerate(sides):
-        ones = torch.eye(n, dtype=torch.float64).reshape(
-            n, *(n if i == axis else 1 for i in range(n_axes))
-        )
-        reads = [
-            call(one.expand(1, 1, *sides)).movedim(axis + 2, 0).flatten(1).any(1) for one in ones
-        ]
-        found.append(torch.stack(reads))
+        shape = [n if i == axis else 1 for i in range(n_axes)]
+        ones = torch.eye(n, dtype=torch.float64).reshape(n, *shape)
+        made = [call(one.expand(1, 1, *sides)).movedim(axis + 2, 0) for one in ones]
+        found.append(torch.stack([each.flatten(1).any(1) for each in made]))
     return found
 
 
@@ -216,11 +213,8 @@ def _check_call(call: TensorCall) -> None:
     batch = torch.randn(3, *call.shape, dtype=torch.float64, generator=generator)
     together, alone = call(batch), torch.cat([call(batch[i : i + 1]) for i in range(3)])
     mixes = call.name == "pad.default" and len(call["pad"]) > 2 * len(call.shape)
-    if (
-        mixes
-        or together.shape != alone.shape
-        or not torch.allclose(together, alone, 1e-7, 1e-9, True)
-    ):
+    alike = together.shape == alone.shape and torch.allclose(together, alone, 1e-7, 1e-9, True)
+    if mixes or not alike:
         raise LayerError("it mixes the samples of a batch")
 
 
@@ -243,9 +237,8 @@ def run_norm(run: tuple[TensorCall, ...]) -> float:
     if len(run) == 1 and run[0].name == "linear.default":
         return spectral_norm(run[0]["weight"].numpy())
     if len(run) == 1 and run[0].name == BATCH_NORM:  # a diagonal matrix
-        return (
-            float(_part(run[0])(torch.ones(1, *run[0].shape, dtype=torch.float64)).max()) * ROUND_UP
-        )
+        ones = torch.ones(1, *run[0].shape, dtype=torch.float64)
+        return float(_part(run[0])(ones).max()) * ROUND_UP
     parts = [_part(call, absolute=False) for call in run]
 
     def function(batch: Tensor) -> Tensor:

@@ -387,11 +387,11 @@ def find_classes(
     classes = None if given is None else as_vector(given, "classes")
     if known is not None:
         own, numbers = known.tolist(), list(range(n_columns))
-        names = own if classes is None else classes.tolist()
-        if names != own and (own != numbers or set(names) == set(own)):
+        wanted = own if classes is None else classes.tolist()
+        if wanted != own and (own != numbers or set(wanted) == set(own)):
             raise InputError(
-                f"classes=[{_some(np.asarray(names))}] differs from the model's own classes, "
-                f"{_some(known)}: leave it out"
+                f"classes=[{names(wanted)}] differs from the model's own classes, {names(own)}: "
+                "leave it out"
             )
         if len(own) != n_columns:
             raise InputError(
@@ -400,16 +400,16 @@ def find_classes(
             )
         if given is None and own == numbers and y.dtype.kind in "OU":
             raise InputError(
-                f"y holds labels the classifier does not know: {_some(np.unique(y))}. It was "
-                f"trained on {_some(known)}: give classes=[...], the label of each in order"
+                f"y holds labels the classifier does not know: {names(np.unique(y).tolist())}. It "
+                f"was trained on {names(own)}: give classes=[...], the label of each in order"
             )
-        if names == own:
+        if wanted == own:
             return known
     if classes is not None:
         if len(classes) != n_columns or len(set(classes.tolist())) != len(classes):
             raise InputError(
                 f"classes must name each of the model's {n_columns} score columns once; "
-                f"got {_some(classes)}"
+                f"got {names(classes.tolist())}"
             )
         return classes
     found = np.unique(y)
@@ -419,7 +419,7 @@ def find_classes(
         return found
     raise InputError(
         f"the model has {n_columns} score columns but y holds {len(found)} labels "
-        f"({_some(found)}): give classes=[...], the label of each column in order"
+        f"({names(found.tolist())}): give classes=[...], the label of each column in order"
     )
 
 
@@ -438,10 +438,9 @@ def encode(y: Labels, classes: Labels, what: str) -> Ints:
     """The position of each label in `classes`, of shape (n,)."""
     codes, new = encode_all(y, classes)
     if new:
-        unknown = np.array(new, dtype=object)
         raise InputError(
-            f"{what} holds labels the classifier does not know: {_some(unknown)}. "
-            f"It knows {_some(classes)}"
+            f"{what} holds labels the classifier does not know: {names(new)}. "
+            f"It knows {names(classes.tolist())}"
         )
     return codes
 
@@ -465,11 +464,11 @@ def extend_classes(classes: Labels, new: tuple[Any, ...]) -> Labels:
     if added != known and (known, added) != ("f", "i"):
         raise InputError(
             f"y holds new labels of another kind than those that the classifier knows: "
-            f"{_some(found)}. It knows {_some(classes)}"
+            f"{names(new)}. It knows {names(classes.tolist())}"
         )
     joined = np.concatenate([classes, found])
     if len(set(joined.tolist())) != len(joined):
-        raise InputError(f"new classes must not be known already; got {_some(found)}")
+        raise InputError(f"new classes must not be known already; got {names(new)}")
     return joined
 
 
@@ -481,11 +480,6 @@ def check_several_classes(labels: Labels) -> None:
 
 def check_trained(y_true: Ints, trained: Ints, classes: Labels) -> None:
     """Refuse validation labels of a class without training samples; both are class codes."""
-    missing = np.setdiff1d(y_true, trained)
-    if len(missing):
-        raise InputError(f"y holds classes without training samples: [{_some(classes[missing])}]")
-
-
-def _some(labels: Labels) -> str:
-    listed = ", ".join(shown(label, 60) for label in labels.tolist()[:10])
-    return listed + (", ..." if len(labels) > 10 else "")
+    missing = classes[np.setdiff1d(y_true, trained)].tolist()
+    if missing:
+        raise InputError(f"y holds classes without training samples: [{names(missing)}]")

@@ -28,18 +28,9 @@ RANGES = {
 class Goal:
     """What to tune for: an accuracy, a coverage, a rate of false alarms, or what is usual.
 
-    Attributes:
-        method: How to find the largest coverage.
-        accuracy: Guarantee at least this accuracy on IK instead.
-        confidence: Probability with which the guarantee holds.
-        each_class: Guarantee the accuracy in each class by itself.
-        coverage: Match this coverage instead.
-        false_alarm: Bound how often an ordinary sample is not IK instead.
-        model_confidence: Whether the model's own confidence is a voice in levels; None leaves it to
-            what an accuracy needs.
-        k: Number of neighbors, or several to try, for rules that use it.
-        time_limit: Seconds that the search may take.
-        random_state: Seed for the split that certifies and for method "bayes".
+    `accuracy`, `confidence`, `each_class`, `coverage`, `false_alarm`, `method`, `k` and
+    `time_limit` are those of `EpistemicClassifier.tune`, and `model_confidence` is its `doubt`.
+    `random_state`: seed for the split that certifies and for method "bayes".
 
     Examples:
         >>> Goal(coverage=0.8).neighbors_needed(Nearest, n_rows=75)

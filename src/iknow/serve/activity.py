@@ -6,14 +6,11 @@ follows from the sum.
 
 Memory is bounded. Tallies by time lie in rings, five seconds wide over a quarter of an hour and a
 minute wide over a day; of single rows the last `N_RECENT` leave their belief, assertion and level,
-and the last `N_UNKNOWN` IDKs their portraits. Totals since the start change ever more slowly: the
-last rows tell what a model does not know now, and whether its levels lie as those of the reference
-samples do.
+and the last `N_UNKNOWN` IDKs their portraits.
 
-Durations are counted in bins, from which quantiles follow at any time. Each bin is 2^(1/8)
-times as wide as the one before, about 9 percent, from 61 µs to 128 s, so that a quantile is known
-to within that factor however many requests there were. Counts of several buckets add up, as
-quantiles would not.
+Durations are counted in bins, each 2^(1/8) times as wide as the one before, from 61 µs to 128 s, so
+that a quantile is known to within 9 percent, and counts of several buckets add up, as quantiles
+would not.
 """
 
 from __future__ import annotations
@@ -30,7 +27,6 @@ from numpy.typing import NDArray
 
 from iknow.core.arrays import Floats, Ints, Labels
 from iknow.core.assertion import Assertion, Reason
-from iknow.core.codes import NO_BELIEF
 from iknow.core.text import name
 from iknow.explain.answers import Answers
 from iknow.locking import Lock
@@ -47,7 +43,6 @@ N_COLUMNS = DURATIONS + N_DURATIONS
 N_RECENT = 10_000
 N_BINS = 20  # of levels, each 0.05 wide
 MOST_CLASSES = 50
-NOT_THERE = -2  # the belief in a place that no row has taken yet
 SERIES = ((5, 180), (60, 1440))  # seconds in a bucket, buckets
 N_UNKNOWN = 20
 RATE_SECONDS = 60
@@ -57,119 +52,92 @@ LATELY = 300  # seconds
 class Ring:
     """Counts in columns over the last `n_buckets` times `width` seconds.
 
-    The newest bucket takes the place of the oldest: a moment t belongs to bucket ⌊t / width⌋, and
-    bucket i lies in place i mod n. Adding and reading clear the places that time has passed over
-    since, so a silent hour reads as zeros and not as what happened before it.
-
-    Args:
-        width: Seconds in a bucket.
-        n_buckets: How many are kept.
-        n_columns: Counts in each of them.
-
-    Examples:
-        >>> ring = Ring(width=5, n_buckets=3, n_columns=2)
-        >>> ring.add(101.0, np.array([1, 0]))
-        >>> ring.add(112.0, np.array([2, 7]))
-        >>> start, counts = ring.read(112.0)
-        >>> start, counts.tolist()
-        (100, [[1, 0], [0, 0], [2, 7]])
+    A moment t belongs to bucket ⌊t / width⌋. Buckets in which nothing happened are not kept, and
+    read as zeros. A clock that was set back goes on in the latest bucket.
     """
 
     def __init__(self, width: int, n_buckets: int, n_columns: int) -> None:
-        self.width = width
-        self._counts = np.zeros((n_buckets, n_columns), dtype=np.int32)
+        self.width, self._n_buckets = width, n_buckets
+        self._nothing = np.zeros(n_columns, dtype=np.int32)
+        self._buckets: dict[int, Counts] = {}
         self._first: int | None = None  # the first bucket that was ever used
         self._latest = 0
 
     def add(self, now: float, counts: Ints) -> None:
         """Add counts of shape (n_columns,) to the bucket of a moment."""
         self._advance(now)
-        self._counts[self._latest % len(self._counts)] += counts
+        self._buckets[self._latest] = self._buckets.get(self._latest, self._nothing) + counts
 
     def read(self, now: float) -> tuple[float, Counts]:
         """All buckets up to a moment, oldest first, from the first that was ever used: when that
         begins, and counts of shape (n, n_columns).
         """
-        self._advance(now)
-        first = self._latest if self._first is None else self._first
-        oldest = max(first, self._latest - len(self._counts) + 1)
-        places = np.arange(oldest, self._latest + 1) % len(self._counts)
-        return oldest * self.width, self._counts[places]
+        first = max(self._advance(now), self._latest - self._n_buckets + 1)
+        found = [self._buckets.get(i, self._nothing) for i in range(first, self._latest + 1)]
+        return first * self.width, np.stack(found)
 
-    def _advance(self, now: float) -> None:
+    def _advance(self, now: float) -> int:
+        """Forget the buckets that a moment is too late for; the first that was ever used."""
         bucket = math.floor(now / self.width)
         if self._first is None:
             self._first = self._latest = bucket
-        passed = min(bucket - self._latest, len(self._counts))
-        if passed > 0:  # a clock that was set back goes on in the latest bucket
-            self._counts[np.arange(bucket - passed + 1, bucket + 1) % len(self._counts)] = 0
-            self._latest = bucket
+        self._latest = max(self._latest, bucket)
+        while self._buckets and (old := next(iter(self._buckets))) <= bucket - self._n_buckets:
+            del self._buckets[old]
+        return self._first
 
 
 class Recent:
     """Belief, assertion and level of the last rows. Not for threads to share.
 
     Args:
-        n_classes: Number of classes.
+        labels: Names of the classes.
         reference: Levels of reference samples, of shape (n_reference,), if they are known.
         threshold: The level from which on an answer is IK, if there is one.
     """
 
     def __init__(
-        self, n_classes: int, reference: Floats | None = None, threshold: float | None = None
+        self, labels: Sequence[str], reference: Floats | None = None, threshold: float | None = None
     ) -> None:
-        self._n_classes, self._threshold = n_classes, threshold
-        counts = None if reference is None else _histogram(reference)
-        self._reference = None
-        if counts is not None and counts.any():
-            self._reference = (counts / counts.sum()).tolist()
-        self._belief = np.full(N_RECENT, NOT_THERE, dtype=np.int64)
-        self._assertion = np.zeros(N_RECENT, dtype=np.int8)
-        self._level = np.full(N_RECENT, np.nan)
-        self._next = 0
+        self._labels, self._threshold = [*labels, None], threshold  # the last one for no belief
+        counts = _histogram(np.empty(0) if reference is None else reference)
+        self._reference = (counts / counts.sum()).tolist() if counts.any() else None
+        self._rows: deque[NDArray[Any]] = deque([np.empty((3, 0))])
+        self._n = 0
 
     def add(self, answers: Answers) -> None:
         """Remember rows; the oldest are forgotten."""
-        count = min(len(answers.belief), N_RECENT)
-        places = (self._next + np.arange(count)) % N_RECENT
-        last = slice(len(answers.belief) - count, None)
-        self._belief[places] = answers.belief[last]
-        self._assertion[places] = answers.assertion[last]
-        self._level[places] = np.nan if answers.level is None else answers.level[last]
-        self._next = (self._next + count) % N_RECENT
+        level = np.full(len(answers.belief), np.nan) if answers.level is None else answers.level
+        rows = np.stack([answers.belief, np.asarray(answers.assertion), level])[:, -N_RECENT:]
+        self._rows.append(rows)
+        self._n += rows.shape[1]
+        while self._n - self._rows[0].shape[1] >= N_RECENT:
+            self._n -= self._rows.popleft().shape[1]
 
-    def levels(self) -> dict[str, Any] | None:
-        """How many rows have which level, for JSON; None without levels.
+    def to_dict(self) -> dict[str, Any]:
+        """`levels` and `by_class` of the last rows, for JSON.
 
-        `counts` and `reference`, shares, have an entry for each of `N_BINS` bins of equal width
-        between 0 and 1.
+        Of `levels`, None without any, `counts` and `reference`, shares, have an entry for each of
+        `N_BINS` bins of equal width between 0 and 1. `by_class` counts assertions, the classes with
+        most IDKs first.
         """
-        counts = _histogram(self._level)
-        if not counts.any() and self._reference is None:
-            return None
-        return {"n": int(counts.sum()), "counts": counts.tolist(), "reference": self._reference,
-                "threshold": self._threshold}  # fmt: skip
-
-    def by_class(self, labels: list[str]) -> dict[str, Any]:
-        """How often each class was believed with which assertion, for JSON.
-
-        `rows`, those with most IDKs first; `more`, how many further classes there are; `n`, rows.
-        """
-        there = self._belief != NOT_THERE
-        codes = np.where(self._belief == NO_BELIEF, self._n_classes, self._belief)[there]
-        joint = codes * len(Assertion) + self._assertion[there]
-        counts = np.bincount(joint, minlength=(self._n_classes + 1) * len(Assertion))
-        table = counts.reshape(-1, len(Assertion))
+        belief, assertion, level = np.concatenate(self._rows, axis=1)[:, -N_RECENT:]
+        counts = _histogram(level)
+        levels = {"n": int(counts.sum()), "counts": counts.tolist(), "reference": self._reference,
+                  "threshold": self._threshold}  # fmt: skip
+        table = np.zeros((len(self._labels), len(Assertion)), dtype=np.int64)
+        np.add.at(table, (belief.astype(np.int64), assertion.astype(np.int64)), 1)  # -1 is the last
         seen = np.flatnonzero(table.sum(axis=1))
         order = seen[np.lexsort((-table[seen].sum(axis=1), -table[seen, Assertion.IDK]))]
         rows = [
-            {
-                "label": labels[code] if code < self._n_classes else None,
-                **{each.name: int(table[code, each]) for each in Assertion},
-            }
+            {"label": self._labels[code]} | {a.name: int(table[code, a]) for a in Assertion}
             for code in order[:MOST_CLASSES].tolist()
         ]
-        return {"n": int(there.sum()), "rows": rows, "more": max(len(order) - MOST_CLASSES, 0)}
+        more = max(len(order) - MOST_CLASSES, 0)
+        return {
+            "levels": levels if counts.any() or self._reference is not None else None,
+            "by_class": {"n": len(belief), "rows": rows, "more": more},
+        }
 
 
 def _histogram(levels: Floats) -> Ints:
@@ -187,12 +155,6 @@ class Activity:
         reference: Levels of reference samples, of shape (n_reference,), to show beside those seen.
         threshold: The level from which on an answer is IK.
         clock: Seconds since 1970 that never run backward.
-
-    Examples:
-        >>> activity = Activity(ec.classes_, ec.layers_)
-        >>> activity.add(ec.assess(X).answers, seconds=0.004, request="8c1f")
-        >>> activity.to_dict()["total"]["rows"] == len(X)
-        True
     """
 
     def __init__(
@@ -206,12 +168,12 @@ class Activity:
     ) -> None:
         self._clock = steady_clock() if clock is None else clock
         self._since = self._clock()
-        self._labels = [name(label) for label in np.asarray(classes).tolist()]
         self._layers = [name(layer) for layer in layers]
         self._lock = Lock()
         self._total = np.zeros(N_COLUMNS, dtype=np.int64)
         self._rings = [Ring(width, n, N_COLUMNS) for width, n in SERIES]
-        self._recent = Recent(len(self._labels), reference, threshold)
+        labels = [name(label) for label in np.asarray(classes).tolist()]
+        self._recent = Recent(labels, reference, threshold)
         self._unknown: deque[dict[str, Any]] = deque(maxlen=N_UNKNOWN)
 
     def add(
@@ -229,40 +191,36 @@ class Activity:
             self._unknown.extendleft(portrait | about for portrait in portraits)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values for JSON.
+        """Everything as plain values for JSON.
 
-        Returns:
-            `now` and `since`, in seconds since 1970; `layers`; `total` and `lately`, rows and
-            requests since the start and in the last minutes; `rate`, both per second; `latency`,
-            its quantiles in seconds; `series`, counts by time; `levels` and `by_class` of the last
-            rows; `unknown`, the last IDKs, newest first.
+        `total`, `lately` and `rate` tell of rows and requests since the start, in the last minutes,
+        and per second; `unknown` of the last IDKs, newest first. Times are in seconds since 1970.
         """
         with self._lock.held():
             now = self._clock()
             series = [(ring.width, *ring.read(now)) for ring in self._rings]
             total, unknown = self._total.copy(), list(self._unknown)
-            levels, by_class = self._recent.levels(), self._recent.by_class(self._labels)
+            recent = self._recent.to_dict()
         width, start, counts = series[0]
         lately, minute = (counts[-seconds // width :] for seconds in (LATELY, RATE_SECONDS))
         start += width * (len(counts) - len(minute))
         passed = max(now - max(start, self._since), 1.0)  # the first moment is no rate yet
-        recent, last = totals(lately.sum(axis=0)), totals(minute.sum(axis=0))
+        said, last = totals(lately.sum(axis=0)), totals(minute.sum(axis=0))
         latency = quantiles(lately.sum(axis=0)[None], 50, 95, 99)
         return {
             "now": now,
             "since": self._since,
             "layers": self._layers,
             "total": totals(total),
-            "lately": {**recent, "seconds": LATELY},
+            "lately": {**said, "seconds": LATELY},
             "rate": {each: last[each] / passed for each in ("rows", "requests")},
             "latency": {
                 **{percent: column[0] for percent, column in latency.items()},
-                "requests": recent["requests"],
+                "requests": said["requests"],
                 "seconds": LATELY,
             },
             "series": [as_series(*each) for each in series],
-            "levels": levels,
-            "by_class": by_class,
+            **recent,
             "unknown": unknown,
         }
 
@@ -298,13 +256,9 @@ def totals(counts: Counts) -> dict[str, Any]:
 
 def as_series(width: float, start: float, counts: Counts) -> dict[str, Any]:
     """Tallies of buckets as lists with an entry for each, for JSON."""
-    return {
-        "width": width,
-        "start": start,
-        **{each.name: counts[:, each].tolist() for each in Assertion},
-        "requests": counts[:, REQUESTS].tolist(),
-        **quantiles(counts, 50, 99),
-    }
+    columns = {each.name: counts[:, each].tolist() for each in Assertion}
+    columns["requests"] = counts[:, REQUESTS].tolist()
+    return {"width": width, "start": start, **columns, **quantiles(counts, 50, 99)}
 
 
 def quantiles(counts: Counts, *percents: int) -> dict[str, list[float | None]]:

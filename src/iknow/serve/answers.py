@@ -5,9 +5,9 @@ send between processes. Its answers are small columns (`iknow.explain.answers`).
 IDK takes a search, so a `Portrayer` gathers it for the page for a few rows a second at most, spread
 over those that came together; the others are only counted.
 
-A portrait is a sample's picture and the evidence about it as plain values, small enough to send.
+A portrait is a sample's image and the evidence about it as plain values, small enough to send.
 Nothing in it is markup. Numbers that JSON cannot express become None, names are visible and short
-(`iknow.core.text`), and an image becomes a PNG of at most `LONGEST_SIDE` pixels a side.
+(`iknow.core.text`), and the image becomes a PNG of at most `LONGEST_SIDE` pixels a side.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,10 +30,10 @@ from iknow.core.evidence import NO_EXEMPLAR
 from iknow.core.text import name
 from iknow.explain.answers import Answers
 from iknow.explain.assessment import Assessment
-from iknow.explain.explanation import Exemplar, Explanation, LayerExplanation
-from iknow.explain.picture import Image, Picture, Renderer, Series, png_bytes, take_sample
+from iknow.explain.explanation import Exemplar, LayerExplanation
+from iknow.explain.picture import Image, Picture, Renderer, png_bytes, take_sample
 from iknow.locking import Lock
-from iknow.report.album import shrink_image, shrink_series
+from iknow.report.album import shrink_image
 from iknow.serve.bodies import Rows, as_inputs
 from iknow.serve.schema import Label, RowAnswer
 
@@ -43,14 +43,10 @@ PER_SECOND = 2.0
 MOST_AT_ONCE = 5
 LONGEST_SIDE = 64  # pixels: the page asks for all pictures every two seconds
 LONGEST_SENTENCE = 1000
-MOST_STEPS = 120
-MOST_CHANNELS = 4
-MOST_FEATURES = 40
 MOST_EXEMPLARS = 4  # and the one that decides, where a quorum asks for more
 
 
-@dataclass(frozen=True)
-class Wanted:
+class Wanted(NamedTuple):
     """What to tell besides the answers. Only requests that want the same are joined."""
 
     evidence: bool = False
@@ -80,11 +76,12 @@ class RequestAnswers(Answers):
 
     def __getitem__(self, rows: slice) -> RequestAnswers:
         """The answers about some rows, of one request among those joined."""
+        columns = {name: each for name, each in vars(self).items() if name != "classes"}
         part: dict[str, Any] = {
-            column: None if (values := getattr(self, column)) is None else values[rows]
-            for column in ("belief", "score", "assertion", "reason", "justified", "level",
-                           "weakest", "watched", "watched_by_layer", "scores", "evidence")
-        }  # fmt: skip
+            name: each[rows]
+            for name, each in columns.items()
+            if isinstance(each, np.ndarray | list)
+        }
         part["exemplars"] = {layer: each[rows] for layer, each in self.exemplars.items()}
         part["portraits"] = tuple(
             each | {"row": each["row"] - rows.start}
@@ -96,29 +93,25 @@ class RequestAnswers(Answers):
     def to_schema(self, labels: Sequence[Label], *, exemplars: bool) -> tuple[RowAnswer, ...]:
         """The answers as a reply holds them.
 
-        Args:
-            labels: The classes as JSON has them.
-            exemplars: Whether the nearest training rows are told.
+        labels: the classes as JSON has them. exemplars: whether the nearest training rows are told.
         """
         beliefs = [*labels, None]  # the last one for no belief, -1
-        levels = repeat(None) if self.level is None else self.level.tolist()
         nearest: Any = repeat(None)
         if exemplars and self.exemplars:
-            columns = [each.tolist() for each in self.exemplars.values()]
-            nearest = (
-                dict(zip(self.exemplars, row, strict=True)) for row in zip(*columns, strict=True)
-            )
+            columns = zip(*(each.tolist() for each in self.exemplars.values()), strict=True)
+            nearest = (dict(zip(self.exemplars, row, strict=True)) for row in columns)
+        rows = zip(
+            self.belief.tolist(),
+            np.asarray(self.assertion).tolist(),
+            np.asarray(self.reason).tolist(),
+            repeat(None) if self.level is None else self.level.tolist(),
+            nearest,
+            repeat(None) if self.evidence is None else self.evidence,
+            strict=False,  # what repeats has no end
+        )
         return tuple(
-            RowAnswer(beliefs[code], ASSERTIONS[assertion], REASONS[reason], level, near, evidence)  # type: ignore[arg-type]
-            for code, assertion, reason, level, near, evidence in zip(
-                self.belief.tolist(),
-                np.asarray(self.assertion).tolist(),
-                np.asarray(self.reason).tolist(),
-                levels,
-                nearest,
-                repeat(None) if self.evidence is None else self.evidence,
-                strict=False,  # what repeats has no end
-            )
+            RowAnswer(beliefs[belief], ASSERTIONS[assertion], REASONS[reason], *others)  # type: ignore[arg-type]
+            for belief, assertion, reason, *others in rows
         )
 
 
@@ -146,11 +139,12 @@ def describe_evidence(assessment: Assessment) -> list[dict[str, Any]]:
         found = assessment.for_and_against(layer)
         for i, said in enumerate(told):
             row = {name: column[i] for name, column in found.items()}
+            against = row["against_row"]
             said[layer] = {
                 "for": finite(row["for"]),
-                "for_row": _row(row["for_row"]),
+                "for_row": None if row["for_row"] == NO_EXEMPLAR else int(row["for_row"]),
                 "against": finite(row["against"]),
-                "against_row": _row(row["against_row"]),
+                "against_row": None if against == NO_EXEMPLAR else int(against),
                 "against_class": labels[row["against_class"]],
                 "reach": finite(row["reach"]),
                 "supported": [labels[c] for c in np.flatnonzero(supports[i])],
@@ -159,121 +153,91 @@ def describe_evidence(assessment: Assessment) -> list[dict[str, Any]]:
 
 
 class Portrayer:
-    """Makes portraits of some of the IDKs. Threads may share one.
+    """Makes portraits of some of the IDKs, a few each second. Threads may share one.
 
     Args:
         picture: Makes pictures of the samples, such as `as_image(28, 28)`. Without it nothing of an
             input is kept.
-        per_second: How many IDKs get a portrait each second, in the long run.
-        most: How many of them at once.
         clock: Seconds that never run backward.
     """
 
     def __init__(
-        self,
-        picture: Renderer | None = None,
-        *,
-        per_second: float = PER_SECOND,
-        most: int = MOST_AT_ONCE,
-        clock: Callable[[], float] = time.monotonic,
+        self, picture: Renderer | None = None, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._picture, self._clock = picture, clock
-        self._per_second, self._most = per_second, most
         self._lock = Lock()
-        self._left, self._since = float(most), clock()
+        self._left, self._since = float(MOST_AT_ONCE), clock()
 
     def portray(self, assessment: Assessment, inputs: Any = None) -> tuple[dict[str, Any], ...]:
         """Portraits of IDKs among n rows. inputs: the assessed rows, to draw those."""
         unknown = np.flatnonzero(np.asarray(assessment.assertion) == Assertion.IDK)
-        rows = self._choose(unknown) if len(unknown) else unknown
-        if not len(rows):
+        rows = self._choose(unknown).tolist() if len(unknown) else []
+        if not rows:
             return ()
-        few, samples = assessment[rows], None
+        few, samples = assessment[np.array(rows)], None
         if self._picture is not None and inputs is not None:
-            samples = {place: take_sample(inputs, row) for place, row in enumerate(rows.tolist())}
+            samples = {place: take_sample(inputs, row) for place, row in enumerate(rows)}
         return tuple(
             {
                 "row": row,
                 "belief": None if belief is None else name(belief),
                 "reason": few.reason[place].name,
                 "level": None if few.levels is None else finite(few.level[place]),
-                **self._evidence(few, place, samples),
+                **self._explain(few, place, samples),
             }
-            for place, (row, belief) in enumerate(
-                zip(rows.tolist(), few.belief.tolist(), strict=True)
-            )
+            for place, (row, belief) in enumerate(zip(rows, few.belief.tolist(), strict=True))
         )
 
     def _choose(self, unknown: Ints) -> Ints:
         """As many of the rows as there is time for, evenly spread over all of them."""
         with self._lock.held():
             now = self._clock()
-            earned = max(now - self._since, 0.0) * self._per_second
-            self._left, self._since = min(self._left + earned, float(self._most)), now
+            earned = max(now - self._since, 0.0) * PER_SECOND
+            self._left, self._since = min(self._left + earned, float(MOST_AT_ONCE)), now
             count = min(int(self._left), len(unknown))
             self._left -= count
         return unknown[np.linspace(0, len(unknown) - 1, count).astype(np.int64)]
 
-    def _evidence(self, few: Assessment, place: int, samples: Any) -> dict[str, Any]:
+    def _explain(self, few: Assessment, place: int, samples: Any) -> dict[str, Any]:
         # It searches an index and calls a renderer, both possibly the user's. What they raise is no
         # reason to lose an answer that is given already.
         try:
-            return portray(few.explain(place, samples=samples, renderer=self._picture))
+            found = few.explain(place, samples=samples, renderer=self._picture)
+            return {
+                "sentence": name(found.sentence, LONGEST_SENTENCE),
+                "weakest": name(found.weakest),
+                "layers": [_as_plain_layer(layer) for layer in found.layers],
+                "picture": None if found.picture is None else as_plain_picture(found.picture),
+            }
         except Exception:
             return {"sentence": "", "weakest": "", "layers": [], "picture": None}
 
 
-def portray(explanation: Explanation) -> dict[str, Any]:
-    """What is known about one sample, for JSON."""
+def _as_plain_layer(layer: LayerExplanation) -> dict[str, Any]:
+    def plain(exemplars: Sequence[Exemplar]) -> list[dict[str, Any]]:
+        return [
+            {"row": each.row, "label": name(each.label), "distance": finite(each.distance)}
+            for each in (*exemplars[:MOST_EXEMPLARS], *exemplars[MOST_EXEMPLARS:][-1:])
+        ]
+
     return {
-        "sentence": name(explanation.sentence, LONGEST_SENTENCE),
-        "weakest": name(explanation.weakest),
-        "layers": [_layer(layer) for layer in explanation.layers],
-        "picture": None if explanation.picture is None else as_plain_picture(explanation.picture),
+        "layer": name(layer.layer),
+        "reach": finite(layer.reach),
+        "support": [name(label) for label in layer.support],
+        "for": plain(layer.samples_for),
+        "against": plain(layer.samples_against),
     }
 
 
-def as_plain_picture(picture: Picture) -> dict[str, Any]:
-    """A picture for JSON: `kind` is "image", "series" or "features"."""
-    if isinstance(picture, Image):
-        pixels = shrink_image(picture.pixels, LONGEST_SIDE)
-        png = base64.b64encode(png_bytes(pixels)).decode()
-        height, width = pixels.shape[:2]
-        source = f"data:image/png;base64,{png}"
-        return {"kind": "image", "png": source, "width": width, "height": height}
-    if isinstance(picture, Series):
-        values = shrink_series(picture.values[:MOST_CHANNELS], MOST_STEPS)
-        channels = [[float(f"{value:.4g}") for value in channel] for channel in values.tolist()]
-        return {"kind": "series", "values": channels}
-    names = None if picture.names is None else list(picture.names[:MOST_FEATURES])
-    kept = list(picture.values[:MOST_FEATURES])
-    more = picture.n_more + len(picture.values) - len(kept)
-    return {"kind": "features", "values": kept, "names": names, "more": more}
+def as_plain_picture(picture: Picture) -> dict[str, Any] | None:
+    """An image for JSON, as a PNG; None for any other picture."""
+    if not isinstance(picture, Image):
+        return None
+    pixels = shrink_image(picture.pixels, LONGEST_SIDE)
+    source = f"data:image/png;base64,{base64.b64encode(png_bytes(pixels)).decode()}"
+    return {"png": source, "width": pixels.shape[1], "height": pixels.shape[0]}
 
 
 def finite(value: Any) -> float | None:
     """A number that JSON can express; None for any other."""
     return None if value is None or not math.isfinite(value) else float(value)
-
-
-def _row(value: Any) -> int | None:
-    return None if value == NO_EXEMPLAR else int(value)
-
-
-def _layer(layer: LayerExplanation) -> dict[str, Any]:
-    return {
-        "layer": name(layer.layer),
-        "reach": finite(layer.reach),
-        "support": [name(label) for label in layer.support],
-        "for": _exemplars(layer.samples_for),
-        "against": _exemplars(layer.samples_against),
-    }
-
-
-def _exemplars(exemplars: Sequence[Exemplar]) -> list[dict[str, Any]]:
-    most = MOST_EXEMPLARS
-    kept = [*exemplars[:most], *exemplars[most:][-1:]]
-    return [
-        {"row": each.row, "label": name(each.label), "distance": finite(each.distance)}
-        for each in kept
-    ]

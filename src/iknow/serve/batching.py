@@ -11,7 +11,6 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from itertools import accumulate
 from math import ceil
 
 from iknow.errors import IknowError
@@ -39,7 +38,7 @@ class Batcher:
 
     Args:
         assess: Answers about rows.
-        most_waiting: Rows that may wait.
+        most_waiting: Rows that may wait. A larger request may come while nothing waits.
         batch_rows: Rows of a batch; a larger request is a batch of its own.
         at_once: Batches that are assessed at the same time.
     """
@@ -55,28 +54,19 @@ class Batcher:
         self.rows_per_second = 0.0
 
     async def submit(self, rows: Rows, wanted: Wanted) -> RequestAnswers:
-        """The answers about some rows.
-
-        Raises:
-            Refusal: 429 if too many rows wait already.
-        """
+        """The answers about some rows. Raises a `Refusal`: 429 if too many rows wait already."""
         if self.waiting and self.waiting + len(rows) > self._most:
+            speed = self.rows_per_second or self.waiting  # not known yet: a second
             raise Refusal(
                 429,
                 f"{self.waiting:,} rows wait already, and {self._most:,} may: try again later",
-                self.retry_after(),
+                max(1, min(60, ceil(self.waiting / speed))),
             )
         item = Waiting(rows, wanted, asyncio.get_running_loop().create_future())
         self._queue.append(item)
         self.waiting += len(rows)
         self._start()
         return await item.answers
-
-    def retry_after(self) -> int:
-        """Seconds in which what waits is done, about."""
-        if not self.rows_per_second:
-            return 1
-        return max(1, min(60, ceil(self.waiting / self.rows_per_second)))
 
     async def drain(self) -> None:
         """Wait until nothing is under way."""
@@ -108,31 +98,30 @@ class Batcher:
 
     async def _run(self, batch: list[Waiting]) -> None:
         loop = asyncio.get_running_loop()
-        parts = [item.rows for item in batch]
-        ends = list(accumulate(map(len, parts)))
-        start = loop.time()
+        n_rows, start = sum(len(item.rows) for item in batch), loop.time()
         try:
-            await self._answer(batch, parts, ends)
+            await self._answer(batch)
         finally:
-            speed = ends[-1] / max(loop.time() - start, 1e-6)
+            speed = n_rows / max(loop.time() - start, 1e-6)
             self.rows_per_second = 0.9 * self.rows_per_second + 0.1 * speed
-            self.waiting -= ends[-1]
+            self.waiting -= n_rows
             self._free += 1
             self._start()
 
-    async def _answer(self, batch: list[Waiting], parts: list[Rows], ends: list[int]) -> None:
+    async def _answer(self, batch: list[Waiting]) -> None:
         try:
-            answers = await self._assess(join_rows(parts), batch[0].wanted)
+            answers = await self._assess(join_rows([item.rows for item in batch]), batch[0].wanted)
         except Exception as error:
             if len(batch) > 1 and isinstance(error, IknowError):
                 for item in batch:  # one of them is at fault, and the others get their answers
-                    await self._answer([item], [item.rows], [len(item.rows)])
+                    await self._answer([item])
                 return
             for item in batch:
                 if not item.answers.done():  # else cancelled: nobody waits
                     item.answers.set_exception(error)
             return
-        for item, end in zip(batch, ends, strict=True):
+        end = 0
+        for item in batch:
+            start, end = end, end + len(item.rows)
             if not item.answers.done():
-                whole = len(batch) == 1
-                item.answers.set_result(answers if whole else answers[end - len(item.rows) : end])
+                item.answers.set_result(answers if len(batch) == 1 else answers[start:end])

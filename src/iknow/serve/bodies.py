@@ -1,13 +1,13 @@
 """Bodies: what a request holds, within limits, as rows in the form that the classifier takes.
 
     an array (n, ...)             numbers, one row each
-    a list of n texts             for models that read text
+    an array (n,) of objects      texts, for models that read them
     columns by name, each (n,)    for models that take several inputs, or a table with text
 
 Requests whose rows have the same form are joined, and taken apart again. Nothing in a body can
 execute code, and none takes more memory than the budget has: a JSON text is charged for what it
-unpacks to before it is parsed, and no text is put into an array, where the longest would set the
-width of all.
+unpacks to before it is parsed, and no text is put into an array of its width, where the longest
+would set the width of all.
 """
 
 from __future__ import annotations
@@ -39,37 +39,21 @@ class ByteBudget:
     """Bytes that all requests under way hold together; it belongs to the event loop's thread.
 
     Each body is bounded by itself. A thousand of them at the same time would still fill the memory.
-
-    Examples:
-        >>> budget = ByteBudget(10)
-        >>> budget.take(7)
-        >>> budget.give(7)
-        >>> budget.held
-        0
     """
 
     def __init__(self, most: int) -> None:
         self._most, self.held = most, 0
 
     def take(self, n_bytes: int) -> None:
-        """Hold bytes.
-
-        Raises:
-            Refusal: 429 if too many are held already, 413 if there can never be as many.
+        """Hold bytes. Raises a `Refusal`: 429 if too many are held already, 413 if there can never
+        be as many.
         """
         if n_bytes > self._most:
-            raise Refusal(
-                413,
-                f"the body would take {n_bytes:,} bytes of memory, and {self._most:,} may be held: "
-                "send fewer rows in several requests",
-            )
+            problem = f"the body would take {n_bytes:,} bytes of memory, and {self._most:,} may be"
+            raise Refusal(413, f"{problem} held: send fewer rows in several requests")
         if self.held + n_bytes > self._most:
-            raise Refusal(
-                429,
-                f"requests under way hold {self.held:,} bytes already, and {self._most:,} may be "
-                "held: try again later",
-                1,
-            )
+            problem = f"requests under way hold {self.held:,} bytes already, and {self._most:,} may"
+            raise Refusal(429, f"{problem} be held: try again later", 1)
         self.held += n_bytes
 
     def check_json(self, text: bytes) -> None:
@@ -99,11 +83,9 @@ def unpacked_size(text: bytes) -> int:
 
 
 def read_json(body: bytes, kind: type[T], budget: ByteBudget) -> T:
-    """What a JSON text holds, as a struct of the schema; NaN and Infinity are numbers.
-
-    Raises:
-        Refusal: 400 if it is no JSON, 422 if it holds something else, 413 or 429 if it takes more
-            memory than there is for it.
+    """What a JSON text holds, as a struct of the schema; NaN and Infinity are numbers. Raises a
+    `Refusal`: 400 if it is no JSON, 422 if it holds something else, 413 or 429 if it takes more
+    memory than there is for it.
     """
     budget.check_json(body)
     try:
@@ -115,8 +97,15 @@ def read_json(body: bytes, kind: type[T], budget: ByteBudget) -> T:
         msgspec.json.encode(value)  # refuses halves of surrogate pairs
     except (ValueError, RecursionError) as error:
         raise Refusal(400, f"the body is no JSON: {error}") from error
+    return as_struct(value, kind)
+
+
+def as_struct(value: Any, kind: type[T], *, strict: bool = True) -> T:
+    """Plain values as a struct of the schema. strict: whether texts are no numbers and no flags.
+    Raises a `Refusal`: 422 if they hold something else.
+    """
     try:
-        return msgspec.convert(value, kind)
+        return msgspec.convert(value, kind, strict=strict)
     except msgspec.ValidationError as error:
         what, _, where = str(error).replace("`", "").partition(" - at $.")
         fields = names(kind.__struct_fields__)  # type: ignore[attr-defined]
@@ -128,58 +117,41 @@ def read_json(body: bytes, kind: type[T], budget: ByteBudget) -> T:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """n samples. values: an array, a list of texts, or arrays by name."""
+    """n samples. values: an array, of objects if these are texts, or such arrays by name."""
 
-    values: NDArray[Any] | list[str] | Columns
+    values: NDArray[Any] | Columns
+
+    @property
+    def arrays(self) -> Mapping[str | None, NDArray[Any]]:
+        """The arrays by name; the only one by None if it has no name."""
+        return self.values if isinstance(self.values, Mapping) else {None: self.values}  # type: ignore[return-value]
 
     def __len__(self) -> int:
-        if isinstance(self.values, Mapping):
-            return len(next(iter(self.values.values())))
-        return len(self.values)
+        return len(next(iter(self.arrays.values())))
 
     @property
     def form(self) -> tuple[Any, ...]:
         """What rows must have in common to be joined."""
-        if isinstance(self.values, Mapping):
-            parts = self.values.items()
-            return tuple((name, each.dtype.str, each.shape[1:]) for name, each in parts)
-        if isinstance(self.values, list):
-            return ("text",)
-        return (self.values.dtype.str, self.values.shape[1:])
+        return tuple((name, each.dtype.str, each.shape[1:]) for name, each in self.arrays.items())
 
     @property
     def n_bytes(self) -> int:
         """How much memory they take; of texts, what is not in the body."""
-        if isinstance(self.values, Mapping):
-            return sum(64 * x.size if x.dtype == object else x.nbytes for x in self.values.values())
-        return 64 * len(self.values) if isinstance(self.values, list) else self.values.nbytes
-
-    def __getitem__(self, row: int) -> Any:
-        """One sample: an array, a text, or values by name."""
-        if isinstance(self.values, Mapping):
-            return {name: each[row] for name, each in self.values.items()}
-        return self.values[row]
+        return sum(64 * x.size if x.dtype == object else x.nbytes for x in self.arrays.values())
 
 
 def join_rows(parts: Sequence[Rows]) -> Rows:
     """Rows of the same form, one after another."""
-    first = parts[0].values
     if len(parts) == 1:
         return parts[0]
-    if isinstance(first, Mapping):
-        columns: list[Any] = [part.values for part in parts]
-        return Rows({name: np.concatenate([each[name] for each in columns]) for name in first})
-    if isinstance(first, list):
-        return Rows([text for part in parts for text in part.values])
-    return Rows(np.concatenate([part.values for part in parts]))
+    joined: Any = {
+        name: np.concatenate([part.arrays[name] for part in parts]) for name in parts[0].arrays
+    }
+    return Rows(joined.get(None, joined))
 
 
 def decode(body: bytes, content_type: str, most_rows: int, budget: ByteBudget) -> Rows:
-    """The rows of a body.
-
-    Raises:
-        Refusal: 400, 413, 415, 422 or 429, with what is wrong.
-    """
+    """The rows of a body. Raises a `Refusal`: 400, 413, 415, 422 or 429, with what is wrong."""
     kind = content_type.partition(";")[0].strip().lower()
     if kind not in (JSON, NPY):
         raise Refusal(
@@ -195,12 +167,18 @@ def decode(body: bytes, content_type: str, most_rows: int, budget: ByteBudget) -
     if not isinstance(given.inputs, dict) or not given.inputs or given.rows is not msgspec.UNSET:
         raise Refusal(422, 'expected an object {"rows": [...]} or {"inputs": {...}}, one of them')
     arrays = {name: as_rows(values, most_rows).values for name, values in given.inputs.items()}
+    if any(isinstance(each, Mapping) for each in arrays.values()):
+        raise Refusal(422, "each of the inputs must be a list of numbers, lists or texts")
+    return by_name(arrays, most_rows)
+
+
+def by_name(arrays: Mapping[str, Any], most_rows: int) -> Rows:
+    """Arrays as inputs by name; all must have the same number of rows."""
     lengths = {name: len(each) for name, each in arrays.items()}
     if len(set(lengths.values())) > 1:
         raise Refusal(422, f"all inputs must have the same number of rows; got {lengths}")
-    if any(isinstance(each, Mapping) for each in arrays.values()):
-        raise Refusal(422, "each of the inputs must be a list of numbers, lists or texts")
-    return Rows({name: as_texts(each) for name, each in arrays.items()})
+    check_count(next(iter(lengths.values())), most_rows)
+    return Rows(arrays)
 
 
 def check_count(n_rows: int, most: int) -> None:
@@ -221,7 +199,7 @@ def as_rows(values: list[Any], most_rows: int, *, has_text: bool = True) -> Rows
     check_count(len(values), most_rows)
     kinds = set(map(type, values))
     if kinds == {str}:
-        return Rows(values)
+        return Rows(as_texts(values))
     if kinds == {dict}:
         return as_columns(values)
     if kinds != {list}:
@@ -234,16 +212,14 @@ def as_rows(values: list[Any], most_rows: int, *, has_text: bool = True) -> Rows
     return Rows(as_numbers(values, has_text=has_text))
 
 
-def as_texts(values: Any) -> NDArray[Any]:
-    """Texts as objects, each of its own length; an array as it is."""
-    return values if isinstance(values, np.ndarray) else np.array(values, dtype=object)
+def as_texts(values: list[Any]) -> NDArray[Any]:
+    """Texts as objects, each of its own length."""
+    return np.array(values, dtype=object)
 
 
 def as_numbers(rows: list[Any], what: str = "rows", *, has_text: bool = True) -> NDArray[Any]:
-    """Lists of numbers, nested to any depth, as an array; null is NaN, a missing number.
-
-    Raises:
-        Refusal: 422 if they hold anything else, or rows of several shapes.
+    """Lists of numbers, nested to any depth, as an array; null is NaN, a missing number. Raises a
+    `Refusal`: 422 if they hold anything else, or rows of several shapes.
     """
     if has_text and (strange := next(_strange(rows), None)) is not None:
         raise Refusal(422, f"{what} must hold numbers: {strange}")
@@ -262,8 +238,7 @@ def as_numbers(rows: list[Any], what: str = "rows", *, has_text: bool = True) ->
 
 def _strange(values: list[Any], row: int | None = None, depth: int = 1) -> Iterator[str]:
     """What in nested lists is no number."""
-    kinds = set(map(type, values))
-    if kinds <= NUMBERS:
+    if set(map(type, values)) <= NUMBERS:
         return
     if depth > DEEPEST:
         yield f"row {row} is nested more than {DEEPEST} deep"
@@ -285,21 +260,22 @@ def _why_ragged(rows: list[Any]) -> str:
 
 def as_columns(rows: Sequence[Mapping[str, Any]]) -> Rows:
     """Objects by feature, all with the same features, as columns."""
-    features = list(rows[0])
-    if not features:
+    first = rows[0].keys()
+    if not first:
         raise Refusal(422, "the rows have no features: got an empty object")
     for i, row in enumerate(rows):
-        if row.keys() != rows[0].keys():
-            differing = shown(min(row.keys() ^ rows[0].keys()), 60)
+        if differing := row.keys() ^ first:
             raise Refusal(
-                422, f"all rows must have the features of the first: row {i}: {differing}"
+                422,
+                "all rows must have the features of the first: "
+                f"row {i}: {shown(min(differing), 60)}",
             )
-    return Rows({name: _as_column([row[name] for row in rows], name) for name in features})
+    return Rows({name: _as_column([row[name] for row in rows], name) for name in first})
 
 
 def _as_column(cells: list[Any], name: str) -> NDArray[Any]:
     if set(map(type, cells)) <= {str, type(None)} and any(cells):
-        return np.array(cells, dtype=object)
+        return as_texts(cells)
     column = as_numbers(cells, f"feature {shown(name, 60)}")
     if column.ndim != 1:
         raise Refusal(422, f"feature {shown(name, 60)} must hold one value for each row")
@@ -319,11 +295,11 @@ def _from_npy(body: bytes, most_rows: int) -> Rows:
     check_count(len(array), most_rows)
     if not is_text:
         return Rows(np.array(array))  # a copy: aligned, and not the body itself
-    try:  # numpy makes texts of numbers that are no characters, and these crash Python
+    try:  # halves of surrogate pairs
         array.tobytes().decode("utf-32-le")
     except UnicodeDecodeError as error:
         raise Refusal(400, f"the array holds text that is not Unicode: {error.reason}") from error
-    return Rows([str(text) for text in array.tolist()])
+    return Rows(as_texts(array.tolist()))
 
 
 def shape_rows(classifier: EpistemicClassifier, rows: Rows) -> Rows:
@@ -339,57 +315,47 @@ def shape_rows(classifier: EpistemicClassifier, rows: Rows) -> Rows:
     inputs = getattr(classifier.model_, "inputs", ())
     values = rows.values
     if len(inputs) > 1:
-        return Rows(_by_input(values, tuple(inputs)))
-    if known is None:
-        if not isinstance(values, Mapping):
-            return rows
-        if len(values) == 1 and set(values) == set(inputs):
-            return Rows(next(iter(values.values())))
-        return Rows(_stack(values))  # by their places, as in a file
-    ordered = _in_order(values, tuple(str(name) for name in known))
-    return Rows(_stack(ordered) if inputs else ordered)
+        return Rows(_in_order(values, tuple(inputs), "inputs"))
+    if known is not None:
+        ordered = _in_order(values, tuple(map(str, known)), "features")
+        return Rows(_stack(ordered) if inputs else ordered)
+    if not isinstance(values, Mapping):
+        return rows
+    if len(values) == 1 and set(values) == set(inputs):
+        return Rows(next(iter(values.values())))
+    return Rows(_stack(values))  # by their places, as in a file
 
 
 def as_inputs(classifier: EpistemicClassifier, rows: Rows) -> Any:
     """Shaped rows as `assess` takes them; a frame if a model in Python was fitted with one."""
     values = rows.values
-    in_python = not hasattr(classifier.model_, "inputs")
-    if in_python and isinstance(values, Mapping) and hasattr(classifier, "feature_names_in_"):
-        from iknow.tables.table import make_frame
+    if isinstance(values, Mapping):
+        in_python = not hasattr(classifier.model_, "inputs")
+        if in_python and hasattr(classifier, "feature_names_in_"):
+            from iknow.tables.table import make_frame
 
-        return make_frame(values)
+            return make_frame(values)
+    elif values.dtype == object:
+        return values.tolist()
     return values
 
 
-def _by_input(values: Any, inputs: tuple[str, ...]) -> Columns:
-    """Arrays by the names of a model's inputs; the columns of a table if there are as many."""
+def _in_order(values: Any, known: tuple[str, ...], what: str) -> Columns:
+    """Arrays by these names, in their order; the columns of a table if there are as many."""
     if isinstance(values, Mapping):
-        if set(values) != set(inputs):
-            raise Refusal(422, f"the model takes the inputs {names(inputs)}; got {names(values)}")
-        return {name: values[name] for name in inputs}
-    if isinstance(values, np.ndarray) and values.ndim == 2 and values.shape[1] == len(inputs):
-        return {name: values[:, i] for i, name in enumerate(inputs)}
-    raise Refusal(422, f"the model takes several inputs by name: send objects with {names(inputs)}")
-
-
-def _in_order(values: Any, known: tuple[str, ...]) -> Columns:
-    if isinstance(values, Mapping):
-        if missing := [name for name in known if name not in values]:
-            raise Refusal(
-                422, f"the feature {shown(missing[0], 60)} is missing; got {names(values)}"
-            )
-        if strange := [name for name in values if name not in known]:
-            raise Refusal(
-                422, f"there is no feature {shown(strange[0], 60)}; expected {names(known)}"
-            )
+        missing = [name for name in known if name not in values]
+        strange = [name for name in values if name not in known]
+        if missing or strange:
+            wrong = f"{shown([*missing, *strange][0], 60)} is {'missing' if missing else 'none'}"
+            raise Refusal(422, f"{wrong} of the {what}: expected {names(known)}")
         return {name: values[name] for name in known}
-    table = as_texts(values)
-    if table.ndim != 2 or table.shape[1] != len(known):
+    if values.ndim != 2 or values.shape[1] != len(known):
         raise Refusal(
             422,
-            f"expected {len(known)} features, {names(known)}; got rows of shape {table.shape[1:]}",
+            f"expected {len(known)} {what}, {names(known)}, by name or in this order; got rows of "
+            f"shape {values.shape[1:]}",
         )
-    return {name: table[:, i] for i, name in enumerate(known)}
+    return {name: values[:, i] for i, name in enumerate(known)}
 
 
 def _stack(columns: Columns) -> NDArray[Any]:

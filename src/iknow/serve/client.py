@@ -29,42 +29,26 @@ import numpy as np
 
 from iknow.core.arrays import Labels
 from iknow.core.assertion import Assertion, Assertions, Reason, Reasons
-from iknow.core.text import shorten, shown, visible
+from iknow.core.text import as_real, as_whole, shorten, shown, visible
 from iknow.errors import InputError, MissingExtraError, ServiceError
 from iknow.explain.answers import as_frame
 from iknow.locking import Lock
+from iknow.serve import schema
 from iknow.serve.encoding import encode, to_json
-from iknow.serve.schema import (
-    JSON,
-    AssessReply,
-    Changed,
-    ChangeEntry,
-    Changes,
-    Label,
-    LabelCounts,
-    ModelInfo,
-    ModelList,
-    Reloaded,
-    Reloads,
-)
+from iknow.serve.schema import JSON, REQUEST_ID, Label
 
 if TYPE_CHECKING:  # only those who ask load it
     import ssl
 
-    from httpx2 import HTTPTransport, Response
+    import httpx2
 
 T = TypeVar("T")
-REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}", re.ASCII)
 DEFAULT_URL = "http://127.0.0.1:8000"
-PORTS = {"http": 80, "https": 443}
-LOCAL_NAMES = ("localhost", "ip6-localhost")
 PRINTABLE = re.compile(r"[!-~]+", re.ASCII)
 """What a token is made of: anything else would break the header that carries it."""
-BUSY = (429, 503)
 LONGEST_PAUSE = 1.0
 """Seconds between two looks at a service that starts."""
 LONGEST_REASON = 1_000
-ON_REQUEST = ("exemplars", "evidence")
 
 
 @dataclass(frozen=True)
@@ -82,9 +66,6 @@ class ServedAnswer:
 class ServedAnswers(Sequence[ServedAnswer]):
     """What was said about n samples, in their order: columns, and a `ServedAnswer` by position.
 
-    Args:
-        reply: What the service said.
-
     Attributes:
         model: What answered.
         version: Its version.
@@ -97,29 +78,28 @@ class ServedAnswers(Sequence[ServedAnswer]):
         exemplars: Of length n, if asked for: by layer, the training row of the believed class that
             is nearest, -1 for none.
         evidence: Of length n, if asked for: by layer, the distances for and against.
-
-    Examples:
-        >>> from iknow.serve import schema
-        >>> said = schema.RowAnswer(7, "IDK", "EXTRAPOLATION", 0.01)
-        >>> answers = ServedAnswers(schema.AssessReply("digits", "1", "", "r1", (said,)))
-        >>> answers
-        ServedAnswers of digits 1: IK 0, IMK 0, IDK 1
-        >>> answers[0].belief, answers.level
-        (7, array([0.01]))
     """
 
-    def __init__(self, reply: AssessReply) -> None:
-        self._said = said = reply.answers
+    def __init__(self, reply: schema.AssessReply) -> None:
+        self._said = said = [
+            ServedAnswer(each.belief, Assertion[each.assertion], Reason[each.reason], each.level,
+                         each.exemplars, each.evidence)
+            for each in reply.answers
+        ]  # fmt: skip
         self.model, self.version = reply.model, reply.version
         self.bundle, self.request = reply.bundle, reply.request
         self.belief = _as_labels([each.belief for each in said])
-        codes = np.array([Assertion[each.assertion] for each in said], np.int8)
+        codes, reasons = (
+            np.array([getattr(each, name) for each in said], np.int8)
+            for name in ("assertion", "reason")
+        )
         self.assertion: Assertions = codes.view(Assertions)
-        reasons = np.array([Reason[each.reason] for each in said], np.int8)
         self.reason: Reasons = reasons.view(Reasons)
         self.level = np.array([each.level for each in said], np.float64)  # None becomes NaN
-        on_request = [tuple(getattr(each, name) for each in said) for name in ON_REQUEST]
-        self.exemplars, self.evidence = (c if c and c[0] is not None else None for c in on_request)
+        self.exemplars, self.evidence = (
+            tuple(column) if any(each is not None for each in column) else None
+            for column in ([each.exemplars for each in said], [each.evidence for each in said])
+        )
 
     def __len__(self) -> int:
         return len(self._said)
@@ -127,13 +107,9 @@ class ServedAnswers(Sequence[ServedAnswer]):
     @overload
     def __getitem__(self, i: int) -> ServedAnswer: ...
     @overload
-    def __getitem__(self, i: slice) -> tuple[ServedAnswer, ...]: ...
-    def __getitem__(self, i: int | slice) -> ServedAnswer | tuple[ServedAnswer, ...]:
-        if isinstance(i, slice):
-            return tuple(self[row] for row in range(*i.indices(len(self))))
-        said = self._said[i]
-        words = Assertion[said.assertion], Reason[said.reason]
-        return ServedAnswer(said.belief, *words, said.level, said.exemplars, said.evidence)
+    def __getitem__(self, i: slice) -> list[ServedAnswer]: ...
+    def __getitem__(self, i: int | slice) -> ServedAnswer | list[ServedAnswer]:
+        return self._said[i]
 
     def __repr__(self) -> str:
         counts = [f"{a.name} {int((self.assertion == a).sum())}" for a in reversed(Assertion)]
@@ -147,7 +123,7 @@ class ServedAnswers(Sequence[ServedAnswer]):
         """
         if len(truth) != len(self):
             raise InputError(f"expected {len(self)} labels, one for each answer; got {len(truth)}")
-        plain = truth.tolist() if isinstance(truth, np.ndarray) else list(truth)
+        plain = truth.tolist() if isinstance(truth, np.ndarray) else truth
         return [
             {"request": self.request, "row": i, "label": label}
             for i, label in enumerate(plain)
@@ -197,20 +173,26 @@ class Client:
         insecure: bool = False,
     ) -> None:
         self.url, host = parse_url(url or os.environ.get("IKNOW_URL") or DEFAULT_URL)
-        self._token = token or os.environ.get("IKNOW_TOKEN") or None
-        check_token(self._token, self.url, is_safe=is_loopback(host) or insecure)
-        if not isinstance(timeout, (int, float)) or not 0 < timeout < float("inf"):
-            raise InputError(f"timeout must be a finite number above 0; got {shown(timeout)}")
-        if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
-            raise InputError(f"retries must be a whole number from 0; got {shown(retries)}")
+        self._headers = {"Accept": JSON, "Accept-Encoding": "identity"}
+        if token := token or os.environ.get("IKNOW_TOKEN"):  # never in a message
+            if not isinstance(token, str) or PRINTABLE.fullmatch(token) is None:
+                raise InputError("a token is text of visible ASCII characters without spaces")
+            if self.url.startswith("http:") and not is_loopback(host) and not insecure:
+                raise InputError(
+                    f"a token must not travel without TLS, and {self.url} has none: use https, or "
+                    "say insecure=True if nobody else listens on the way"
+                )
+            self._headers["Authorization"] = f"Bearer {token}"
+        fits = "be a finite number above 0"
+        self._timeout = as_real(timeout, "timeout", fits, lambda x: 0 < x < float("inf"))
+        self._retries = as_whole(retries, "retries", "be a whole number from 0", 0)
+        self._context = context
         try:
             import httpx2  # noqa: F401 - said now, not at the first request
         except ImportError as error:
             raise MissingExtraError("Client", "client") from error
-        self._timeout, self._retries, self._context = timeout, retries, context
         self._lock = Lock()
-        self._kept: tuple[int, HTTPTransport] | None = None
-        self._inherited: object = None
+        self._kept: dict[int, httpx2.Client] = {}  # by the process that opened the connections
 
     def assess(
         self,
@@ -243,51 +225,41 @@ class Client:
         kind, body = encode(X)
         chosen = {"evidence": evidence, "exemplars": exemplars, "watch": watch}
         query = urlencode({name: str(bool(value)).lower() for name, value in chosen.items()})
-        part = "" if version is None else f"/versions/{_segment(version)}"
         headers = {"Content-Type": kind}
         if request_id is not None:
             if not isinstance(request_id, str) or not REQUEST_ID.fullmatch(request_id):
-                raise InputError(
-                    "request_id has up to 128 letters, digits and . _ : -, and begins with one of "
-                    f"the first two; got {shown(request_id)}"
-                )
+                expected = "up to 128 letters, digits and . _ : -, the first a letter or a digit"
+                raise InputError(f"request_id has {expected}; got {shown(request_id)}")
             headers["X-Request-Id"] = request_id
-        path = f"/v1/models/{_segment(model)}{part}/assess?{query}"
-        reply = self._ask("POST", path, AssessReply, body, headers)
+        path = f"{_path(model, version)}/assess?{query}"
+        reply = self._ask("POST", path, schema.AssessReply, body, headers)
         try:
             return ServedAnswers(reply)
         except KeyError as error:
             raise self._misunderstood(error) from error
 
-    def models(self) -> tuple[ModelInfo, ...]:
+    def models(self) -> tuple[schema.ModelInfo, ...]:
         """All models that are served, each in all its versions."""
-        return self._ask("GET", "/v1/models", ModelList).models
+        return self._ask("GET", "/v1/models", schema.ModelList).models
 
-    def model(self, name: str) -> ModelInfo:
-        """What a model is, and what it promises.
-
-        Args:
-            name: What it is called.
-        """
-        return self._ask("GET", f"/v1/models/{_segment(name)}", ModelInfo)
+    def model(self, name: str) -> schema.ModelInfo:
+        """What the model of this `name` is, and what it promises."""
+        return self._ask("GET", _path(name), schema.ModelInfo)
 
     def status(self) -> dict[str, Any]:
         """Everything that the page of the service shows."""
         return self._ask("GET", "/v1/status", dict[str, Any])
 
-    def labels(self, labels: Sequence[Mapping[str, Any]]) -> LabelCounts:
+    def labels(self, labels: Sequence[Mapping[str, Any]]) -> schema.LabelCounts:
         """Tell the truth about samples that were answered.
 
         Args:
             labels: Dicts with `request`, `row` and `label`; see `ServedAnswers.label`.
         """
-        try:
-            given = [dict(label.items()) for label in labels]
-        except AttributeError as error:
-            raise InputError(
-                "labels are dicts with request, row and label; see ServedAnswers.label"
-            ) from error
-        return self._post("/v1/labels", {"labels": given}, LabelCounts)
+        given = [dict(label) if isinstance(label, Mapping) else None for label in labels]
+        if None in given:
+            raise InputError("labels are dicts, such as those of ServedAnswers.label")
+        return self._post("/v1/labels", {"labels": given}, schema.LabelCounts)
 
     def change(
         self,
@@ -299,7 +271,7 @@ class Client:
         relabel: Mapping[int, Any] | None = None,
         why: str = "",
         after: str | None = None,
-    ) -> Changed:
+    ) -> schema.Changed:
         """Remove, relabel and add samples of a model's evidence, in this order, all or none.
 
         When it returns, the change is in the model's bundle, and all that is asked from now on is
@@ -319,23 +291,17 @@ class Client:
         pairs = [{"id": id_, "label": label} for id_, label in (relabel or {}).items()]
         asked: dict[str, Any] = {"remove": remove, "relabel": pairs, "why": why}
         if add is not None:
-            asked["add"] = {"rows": add[0], "labels": add[1]} | (
-                {} if ids is None else {"ids": ids}
-            )
+            asked["add"] = {"rows": add[0], "labels": add[1], "ids": ids}
         asked["after"] = self.model(model).bundle if after is None else after
-        return self._post(f"/v1/models/{_segment(model)}/changes", asked, Changed)
+        return self._post(f"{_path(model)}/changes", asked, schema.Changed)
 
-    def changes(self, model: str) -> tuple[ChangeEntry, ...]:
-        """What happened to a model's evidence, the first change first.
+    def changes(self, model: str) -> tuple[schema.ChangeEntry, ...]:
+        """What happened to the evidence of a `model`, the first change first."""
+        return self._ask("GET", f"{_path(model)}/changes", schema.Changes).changes
 
-        Args:
-            model: Its name.
-        """
-        return self._ask("GET", f"/v1/models/{_segment(model)}/changes", Changes).changes
-
-    def reload(self) -> tuple[Reloaded, ...]:
+    def reload(self) -> tuple[schema.Reloaded, ...]:
         """Have the service load bundles that changed on disk; what became of each model."""
-        return self._post("/v1/reload", None, Reloads).models
+        return self._ask("POST", "/v1/reload", schema.Reloads).models
 
     def ready(self) -> bool:
         """Whether the service can be reached and all its models are loaded.
@@ -354,18 +320,17 @@ class Client:
         end, pause = time.monotonic() + timeout, 0.05
         while (reason := self._why_not_ready()) is not None:
             if time.monotonic() + pause > end:
-                raise ServiceError(
-                    f"not ready after {timeout:g} s: {reason}", reason.status, reason.retry_after
-                ) from reason
+                said = f"not ready after {timeout:g} s: {reason}"
+                raise ServiceError(said, reason.status, reason.retry_after) from reason
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
     def close(self) -> None:
         """Close all connections; a later request opens another one."""
         with self._lock.held():
-            kept, self._kept = self._kept, None
-        if kept is not None and kept[0] == os.getpid():
-            kept[1].close()
+            kept = self._kept.pop(os.getpid(), None)
+        if kept is not None:
+            kept.close()
 
     def __enter__(self) -> Client:
         return self
@@ -374,7 +339,7 @@ class Client:
         self.close()
 
     def __del__(self) -> None:
-        if getattr(self, "_kept", None) is not None:
+        if hasattr(self, "_kept"):
             self.close()
 
     def __repr__(self) -> str:
@@ -384,35 +349,32 @@ class Client:
         try:
             self._ask("GET", "/readyz", dict[str, Any], retries=0)
         except ServiceError as error:
-            if error.status in (None, 503) and not _is_untrusted(error):
+            if error.status in (None, 503) and "[SSL" not in str(error):  # that stays as it is
                 return error
             raise
         return None
 
     def _post(self, path: str, value: Any, kind: type[T]) -> T:
-        body = b"" if value is None else to_json(value)
-        return self._ask("POST", path, kind, body, {"Content-Type": JSON})
+        return self._ask("POST", path, kind, to_json(value), {"Content-Type": JSON})
 
     def _ask(
         self,
         method: str,
         path: str,
         kind: type[T],
-        body: bytes | None = None,
+        body: bytes = b"",
         headers: Mapping[str, str] | None = None,
         retries: int | None = None,
     ) -> T:
         """Send a request, again while the service is busy, and read a reply of a certain kind."""
-        told = {"Accept": JSON, "Accept-Encoding": "identity", **(headers or {})}
-        if self._token is not None:
-            told["Authorization"] = f"Bearer {self._token}"
+        told = self._headers | dict(headers or {})
         for left in reversed(range(1 + (self._retries if retries is None else retries))):
             reply = self._send(method, path, body, told)
-            wait = _as_seconds(reply.headers.get("Retry-After"))
-            if left and reply.status_code in BUSY and wait is not None and wait <= self._timeout:
-                time.sleep(wait)
-                continue
-            break
+            after, is_busy = reply.headers.get("Retry-After", ""), reply.status_code in (429, 503)
+            wait = float(after) if after.isascii() and after.isdigit() else None  # else a date
+            if not left or not is_busy or wait is None or wait > self._timeout:
+                break
+            time.sleep(wait)
         if reply.status_code != 200:
             raise ServiceError(self._why(reply), reply.status_code, wait)
         try:
@@ -421,8 +383,8 @@ class Client:
             raise self._misunderstood(error) from error
 
     def _send(
-        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
-    ) -> Response:
+        self, method: str, path: str, body: bytes, headers: Mapping[str, str]
+    ) -> httpx2.Response:
         """Send a request, and wait for its answer. A `ServiceError` without status: there was none.
 
         A kept connection that was closed meanwhile is replaced before anything is sent. If a kept
@@ -432,47 +394,44 @@ class Client:
 
         while True:
             steps: list[str] = []
-            extensions = {
-                "timeout": httpx2.Timeout(self._timeout).as_dict(),
-                "trace": lambda step, _, steps=steps: steps.append(step),
-            }
+            trace = {"trace": lambda step, _, steps=steps: steps.append(step)}
             try:
-                request = httpx2.Request(
-                    method, self.url + path, headers=dict(headers), content=body or b"",
-                    extensions=extensions,
-                )  # fmt: skip
-                reply = self._open().handle_request(request)
-                reply.read()
-                return reply
+                return self._open().request(
+                    method, self.url + path, content=body, headers=headers, extensions=trace
+                )
             except httpx2.TimeoutException as error:
-                raise ServiceError(
-                    f"{self.url} did not answer within {self._timeout:g} s: send fewer rows, or "
-                    "set a longer timeout"
-                ) from error
+                said = f"{self.url} did not answer within {self._timeout:g} s"
+                raise ServiceError(f"{said}: send fewer rows, or set a longer timeout") from error
             except httpx2.InvalidURL as error:
                 raise InputError(f"{shown(path, 80)} cannot be asked for: {error}") from error
             except httpx2.HTTPError as error:
                 was_new = "connection.connect_tcp.started" in steps
                 has_begun = "http11.receive_response_headers.complete" in steps
-                if was_new or has_begun or not _has_ended(error):
+                broke = isinstance(error, httpx2.ReadError | httpx2.WriteError)
+                has_ended = broke or "disconnected" in str(error)  # and not in the middle of a word
+                if was_new or has_begun or not has_ended:
                     said = str(error) or type(error).__name__
                     raise ServiceError(f"{self.url} cannot be reached: {said}") from error
 
-    def _open(self) -> HTTPTransport:
-        """The connections of this process: a forked one must not use those of its parent."""
+    def _open(self) -> httpx2.Client:
+        """The connections of this process. Those of its parent are the parent's to close."""
         import ssl
 
-        from httpx2 import HTTPTransport, Limits
+        import httpx2
 
         with self._lock.held():
-            if self._kept is None or self._kept[0] != os.getpid():
-                self._inherited = self._kept  # to close it is the parent's business
+            if os.getpid() not in self._kept:
                 trusted = ssl.create_default_context() if self._context is None else self._context
-                made = HTTPTransport(verify=trusted, trust_env=False, limits=Limits())
-                self._kept = os.getpid(), made
-            return self._kept[1]
+                self._kept[os.getpid()] = httpx2.Client(
+                    verify=trusted,
+                    trust_env=False,
+                    timeout=self._timeout,
+                    limits=httpx2.Limits(),
+                    headers={"User-Agent": "iknow"},
+                )
+            return self._kept[os.getpid()]
 
-    def _why(self, reply: Response) -> str:
+    def _why(self, reply: httpx2.Response) -> str:
         """The sentence of the service, or what else stands in the response of a proxy."""
         try:
             said = json.loads(reply.content)
@@ -492,45 +451,21 @@ class Client:
         )
 
 
-def _has_ended(error: Exception) -> bool:
-    """Whether a connection ended without a word, and not in the middle of one."""
-    from httpx2 import ReadError, WriteError
-
-    return isinstance(error, (ReadError, WriteError)) or "disconnected" in str(error)
-
-
-def _is_untrusted(error: BaseException | None) -> bool:
-    """Whether TLS is behind an error."""
-    import ssl
-
-    while error is not None and not isinstance(error, ssl.SSLError):
-        error = error.__cause__ or error.__context__
-    return error is not None
-
-
-def _as_seconds(text: str | None) -> float | None:
-    is_number = text is not None and text.isascii() and text.isdigit() and len(text) < 10
-    return float(text) if is_number and text is not None else None
-
-
 def _as_labels(labels: list[Any]) -> Labels:
     """Labels as numpy has them if all are of one type; else as objects."""
-    kinds = {type(label) for label in labels}
-    if len(kinds) == 1 and kinds <= {int, float, str, bool}:
+    if len({type(label) for label in labels}) == 1 and isinstance(labels[0], Label):
         made = np.array(labels)
         if made.dtype.kind in "ifUb":  # not a whole number beyond 64 bits
             return made
-    made = np.empty(len(labels), dtype=object)
-    made[:] = labels
-    return made
+    return np.array([*labels, None], dtype=object)[:-1]
 
 
 def parse_url(url: str) -> tuple[str, str]:
-    """The URL of a service with its port, and its host.
+    """The URL of a service, and its host.
 
     Examples:
         >>> parse_url("https://knows.example/grid/")
-        ('https://knows.example:443/grid', 'knows.example')
+        ('https://knows.example/grid', 'knows.example')
 
     Raises:
         InputError: It is no http or https URL, or has parts that no service has.
@@ -540,37 +475,16 @@ def parse_url(url: str) -> tuple[str, str]:
         raise InputError(f"{expected}; got {shown(url)}")
     try:
         parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
+        host, _ = parts.hostname, parts.port
     except ValueError as error:
         raise InputError(f"{expected}; got {shown(url)}: {error}") from error
     if "@" in parts.netloc:  # never quoted: it holds a password
         raise InputError(f"{expected}, without a user or a password: give token= instead")
-    if parts.scheme not in PORTS or not host or PRINTABLE.fullmatch(url) is None:
+    if parts.scheme not in ("http", "https") or not host or PRINTABLE.fullmatch(url) is None:
         raise InputError(f"{expected}; got {shown(url)}")
     if parts.query or parts.fragment:
         raise InputError(f"{expected}, without anything after ? or #; got {shown(url)}")
-    where = f"[{host}]" if ":" in host else host
-    chosen = PORTS[parts.scheme] if port is None else port
-    return f"{parts.scheme}://{where}:{chosen}{parts.path.rstrip('/')}", host
-
-
-def check_token(token: str | None, url: str, *, is_safe: bool) -> None:
-    """Refuse a token that cannot be sent, or that others could read on its way.
-
-    is_safe: whether it may travel without TLS.
-
-    Raises:
-        InputError: Never with the token in its message.
-    """
-    if token is None:
-        return
-    if not isinstance(token, str) or PRINTABLE.fullmatch(token) is None:
-        raise InputError("a token is text of visible ASCII characters without spaces")
-    if url.startswith("http:") and not is_safe:
-        raise InputError(
-            f"a token must not travel without TLS, and {url} has none: use https, or say "
-            "insecure=True if nobody else listens on the way"
-        )
+    return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}", host
 
 
 def is_loopback(host: str) -> bool:
@@ -580,7 +494,7 @@ def is_loopback(host: str) -> bool:
         >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("0.0.0.0")
         (True, True, False)
     """
-    if host.lower().rstrip(".") in LOCAL_NAMES:
+    if host.lower().rstrip(".") in ("localhost", "ip6-localhost"):
         return True
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
@@ -588,11 +502,13 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _segment(name: str) -> str:
-    """A name as part of a path."""
-    if not isinstance(name, str) or name in ("", ".", ".."):
-        raise InputError(f"the name of a model or a version is text; got {shown(name)}")
+def _path(model: str, version: str | None = None) -> str:
+    """The path of a model, or of a version of it."""
+    for name in (model, version) if version is not None else (model,):
+        if not isinstance(name, str) or name in ("", ".", ".."):
+            raise InputError(f"the name of a model or a version is text; got {shown(name)}")
     try:
-        return quote(name, safe="")
+        part = "" if version is None else f"/versions/{quote(version, safe='')}"
+        return f"/v1/models/{quote(model, safe='')}{part}"
     except UnicodeEncodeError as error:
-        raise InputError(f"{shown(name)} cannot stand in a URL") from error
+        raise InputError(f"{shown(model)} cannot stand in a URL") from error

@@ -13,10 +13,12 @@ import logging
 import os
 import signal
 import threading
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
 from functools import lru_cache
 from multiprocessing import get_context, parent_process
+from typing import Any
 
 from iknow.classifier.memory import follow
 from iknow.errors import InputError
@@ -30,38 +32,22 @@ MOST_LOADED = 16
 """Bundles that a process keeps loaded."""
 
 
-class InThread:
-    """Assesses batches one after another, in a thread of this process."""
-
-    def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(1, "iknow-assess")
-
-    async def assess(self, model: ServedModel, rows: Rows, wanted: Wanted) -> RequestAnswers:
-        loop, given = asyncio.get_running_loop(), (model.classifier, model.portrayer, rows, wanted)
-        return await loop.run_in_executor(self._pool, assess, *given)
-
-    async def prepare(self, model: ServedModel) -> None:
-        """Nothing to do: it was loaded in this process."""
-
-    def close(self) -> None:
-        self._pool.shutdown(wait=True, cancel_futures=True)
-
-
-class InProcesses:
-    """Assesses several batches at a time, each in a process of its own."""
+class Compute:
+    """Assesses batches: one after another in a thread, or several in worker processes."""
 
     def __init__(self, workers: int) -> None:
         self._workers = workers
         self._pool = self._start()
 
     async def assess(self, model: ServedModel, rows: Rows, wanted: Wanted) -> RequestAnswers:
-        if model.source is None:
-            raise InputError("worker processes serve bundles alone: save the classifier as one")
-        where = model.source, model.sha256
+        loop = asyncio.get_running_loop()
+        if self._workers == 1:
+            given = model.classifier, model.portrayer, rows, wanted
+            return await loop.run_in_executor(self._pool, assess, *given)
         for attempt in range(2):
             pool = self._pool
             try:
-                loop = asyncio.get_running_loop()
+                where = model.source, model.sha256
                 return await loop.run_in_executor(pool, _assess, *where, rows, wanted)
             except BrokenProcessPool:
                 log.error("a worker process died (attempt %d)", attempt + 1)
@@ -74,22 +60,23 @@ class InProcesses:
         """Have every process load the bundle; the fastest may do it for others, which then load it
         with their first batch.
         """
-        assert model.source is not None
-        where = model.source, model.sha256
-        loop = asyncio.get_running_loop()
+        if self._workers == 1:
+            return  # it was loaded in this process
+        if model.source is None:
+            raise InputError("worker processes serve bundles alone: save the classifier as one")
+        loop, where = asyncio.get_running_loop(), (model.source, model.sha256)
         calls = [loop.run_in_executor(self._pool, _prepare, *where) for _ in range(self._workers)]
         await asyncio.gather(*calls)
 
     def close(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def _start(self) -> ProcessPoolExecutor:
+    def _start(self) -> Executor:
+        if self._workers == 1:
+            return ThreadPoolExecutor(1, "iknow-assess")
         # Not forked: this process has threads, and libraries that must not be copied with them.
         how = get_context("spawn")
         return ProcessPoolExecutor(self._workers, how, initializer=_start_worker)
-
-
-Compute = InThread | InProcesses
 
 
 def _start_worker() -> None:
@@ -109,13 +96,13 @@ def _end_with_parent() -> None:
     os._exit(1)  # nobody waits for an answer, and a batch may be under way
 
 
-def _assess(source: BundleSource, sha256: str, rows: Rows, wanted: Wanted) -> RequestAnswers:
+def _assess(source: Any, sha256: str, rows: Rows, wanted: Wanted) -> RequestAnswers:
     model = _load(source, sha256)
     return assess(model.classifier, model.portrayer, rows, wanted)
 
 
 def _prepare(source: BundleSource, sha256: str) -> None:
-    _load(source, sha256)
+    _load(source, sha256)  # which stays here: it is not sent back
 
 
 _latest: dict[BundleSource, ServedModel] = {}
@@ -127,9 +114,8 @@ def _load(source: BundleSource, sha256: str) -> ServedModel:
     """A bundle as it is or was; states of one bundle share all but what changed."""
     before = _latest.get(source)
     later = None if before is None else follow(before.classifier, sha256)
-    if before is not None and later is not None:
-        model = before.with_classifier(later)
+    if before is None or later is None:
+        _latest[source] = load_model(source, at=sha256)
     else:
-        model = load_model(source, at=sha256)
-    _latest[source] = model
-    return model
+        _latest[source] = replace(before, classifier=later)
+    return _latest[source]

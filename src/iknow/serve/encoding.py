@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from io import BytesIO
 from typing import Any
 
 import numpy as np
@@ -17,17 +16,14 @@ from numpy.typing import NDArray
 
 from iknow.core.text import shown
 from iknow.errors import InputError
+from iknow.npy import encode_array
 from iknow.serve.schema import JSON, NPY
 
 EXPECTED = "X must be an array, a list of rows, texts or dicts, a data frame, or arrays by name"
 
 
 def encode(X: Any) -> tuple[str, bytes]:
-    """The content type and the body for some samples.
-
-    Raises:
-        InputError: These are no samples.
-    """
+    """The content type and the body for some samples; an `InputError` if they are none."""
     if isinstance(X, (str, bytes)):
         raise InputError(f"{EXPECTED}; got one text: send it in a list")
     if isinstance(X, Mapping):
@@ -35,14 +31,12 @@ def encode(X: Any) -> tuple[str, bytes]:
     if (rows := _as_dicts(X)) is not None:
         return JSON, to_json({"rows": rows})
     if isinstance(X, (list, tuple)):
-        if X and not any(isinstance(row, (str, Mapping)) for row in X):
-            try:
-                array = np.array(X)
-            except Exception:  # rows of different lengths: the service says which
-                return JSON, to_json({"rows": X})
-            if array.dtype.kind in "biuf":
-                return _as_npy(array)
-        return JSON, to_json({"rows": X})
+        try:
+            array = np.array([] if any(isinstance(row, (str, Mapping)) for row in X) else X)
+        except Exception:  # rows of different lengths: the service says which
+            array = np.array([])
+        is_array = array.size > 0 and array.dtype.kind in "biuf"
+        return _as_npy(array) if is_array else (JSON, to_json({"rows": X}))
     if not hasattr(X, "__array__"):
         raise InputError(f"{EXPECTED}; got {shown(X)}")
     array = _as_array(X)
@@ -50,12 +44,9 @@ def encode(X: Any) -> tuple[str, bytes]:
 
 
 def _as_npy(array: NDArray[Any]) -> tuple[str, bytes]:
-    if array.dtype.kind not in "biufU":
+    if array.dtype.kind not in "biufU" or not array.dtype.itemsize:
         raise InputError(f"X must hold numbers or text; got an array of {array.dtype}")
-    buffer = BytesIO()
-    plain = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False))
-    np.lib.format.write_array(buffer, plain.reshape(array.shape), (1, 0), allow_pickle=False)
-    return NPY, buffer.getvalue()
+    return NPY, b"".join(encode_array(array))
 
 
 def _as_dicts(X: Any) -> list[dict[str, Any]] | None:
@@ -69,8 +60,7 @@ def _as_dicts(X: Any) -> list[dict[str, Any]] | None:
     if isinstance(X, type) or columns is None or method is None:
         return None
     names = [str(name) for name in columns]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
+    if twice := next((name for name in names if names.count(name) > 1), None):
         raise InputError(f"this table cannot be sent: it has two columns {shown(twice)}")
     rows = X.to_dict("records") if method == "iloc" else getattr(X, method)()
     return [
@@ -93,11 +83,7 @@ def _as_array(X: Any) -> NDArray[Any]:
 
 
 def to_json(value: Any) -> bytes:
-    """A value in JSON, whose parts may be scalars and arrays of numpy, series, and tensors.
-
-    Raises:
-        InputError: It has no form in JSON.
-    """
+    """A value in JSON, whose parts may be scalars and arrays of numpy, series, and tensors."""
     try:
         return json.dumps(value, default=_as_plain).encode()
     except (TypeError, ValueError, RecursionError) as error:

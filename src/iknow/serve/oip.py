@@ -11,10 +11,9 @@ tensor takes. Text is BYTES: each preceded by its length in four bytes.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from math import prod
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -25,7 +24,7 @@ from iknow.core.assertion import Assertion, Reason
 from iknow.core.codes import NO_BELIEF
 from iknow.core.text import names, shown
 from iknow.serve.answers import RequestAnswers
-from iknow.serve.bodies import ByteBudget, Rows, as_numbers, as_texts, check_count, read_json
+from iknow.serve.bodies import ByteBudget, Rows, as_numbers, as_texts, by_name, read_json
 from iknow.serve.schema import Number, Refusal
 from iknow.serve.served import ServedModel
 
@@ -37,42 +36,40 @@ DTYPES = {
 TEXT = "BYTES"
 LENGTH_HEADER = "Inference-Header-Content-Length"
 OUTPUTS = ("belief", "assertion", "reason", "level", "scores")
-Parameters = dict[str, Any] | None
 
 
-class NamedTensor(Struct, frozen=True):
+class Named(Struct, frozen=True):
+    """What has a name and parameters: an output that is wanted, by itself."""
+
+    name: str
+    parameters: dict[str, Any] | None = None
+
+    def get(self, parameter: str, default: Any = None) -> Any:
+        return (self.parameters or {}).get(parameter, default)
+
+
+class NamedTensor(Named, frozen=True, kw_only=True):
     """A tensor: its data, unless they follow the text, in the order of its shape."""
 
-    name: str
     shape: Annotated[list[Number], Meta(min_length=1, max_length=8)]
     datatype: str
-    parameters: Parameters = None
     data: list[Any] | None = None
-
-
-class RequestedOutput(Struct, frozen=True):
-    """An output that is wanted, by its name."""
-
-    name: str
-    parameters: Parameters = None
 
 
 class InferRequest(Struct, frozen=True):
     """Tensors of rows, and which outputs are wanted."""
 
     inputs: Annotated[list[NamedTensor], Meta(min_length=1)]
-    outputs: list[RequestedOutput] | None = None
+    outputs: list[Named] | None = None
     id: str | None = None
-    parameters: Parameters = None
+    parameters: dict[str, Any] | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Inference:
-    """A request that was read: rows, wanted outputs, which of them as bytes, and its id."""
+class Inference(NamedTuple):
+    """A request that was read: rows, wanted outputs and whether as bytes, and its id."""
 
     rows: Rows
-    outputs: tuple[str, ...]
-    as_bytes: frozenset[str]
+    outputs: dict[str, bool]
     id: str | None
 
 
@@ -86,17 +83,12 @@ def read_request(
     for each in asked.inputs:
         if each.name in tensors:
             raise Refusal(422, f"each tensor needs a name of its own; got {shown(each.name, 60)}")
-        size = (each.parameters or {}).get("binary_data_size")
+        size = each.get("binary_data_size")
         start, end = end, end + (0 if size is None else _as_length(size, len(body) - end))
-        content = None if size is None else body[start:end]
-        tensors[each.name] = _read_tensor(each, content).reshape(each.shape)
+        tensors[each.name] = _read_tensor(each, None if size is None else body[start:end])
     if end != len(body):
         raise Refusal(400, f"{len(body) - end} bytes follow the last tensor")
-    lengths = {name: len(each) for name, each in tensors.items()}
-    if len(set(lengths.values())) > 1:
-        raise Refusal(422, f"all tensors need the same number of rows; got {lengths}")
-    check_count(next(iter(lengths.values())), most_rows)
-    return Inference(_as_rows(tensors), *_wanted(asked), asked.id)
+    return Inference(_as_rows(tensors, most_rows), _wanted(asked), asked.id)
 
 
 def _as_length(value: Any, most: int) -> int:
@@ -110,157 +102,127 @@ def _as_length(value: Any, most: int) -> int:
 
 
 def _read_tensor(tensor: NamedTensor, content: bytes | None) -> NDArray[Any]:
-    """The values of a tensor, of shape (n,). content: its bytes, if they follow the text."""
-    name, size = shown(tensor.name, 60), prod(tensor.shape)
-    dtype = DTYPES.get(tensor.datatype)
+    """The values of a tensor, in its shape. content: its bytes, if they follow the text."""
+    name, size, dtype = shown(tensor.name, 60), prod(tensor.shape), DTYPES.get(tensor.datatype)
     if dtype is None and tensor.datatype != TEXT:
-        raise Refusal(
-            422,
-            f"the datatype of {name} must be one of {names([*DTYPES, TEXT], 20)}; got "
-            f"{shown(tensor.datatype, 60)}",
-        )
+        kinds, came = names([*DTYPES, TEXT], 20), shown(tensor.datatype, 60)
+        raise Refusal(422, f"the datatype of {name} must be one of {kinds}; got {came}")
     if not size:
         raise Refusal(422, f"{name} has no values: send at least one row")
-    if content is not None:
-        if dtype is None:
-            return as_texts(_split_texts(content, size, name))
+    if content is None and tensor.data is None:
+        raise Refusal(422, f"{name} needs data, a list, or binary_data_size")
+    if dtype is None:
+        values = as_texts(tensor.data or [] if content is None else _split(content, name)).ravel()
+        if strange := [each for each in values.tolist() if not isinstance(each, str)]:
+            raise Refusal(422, f"{name} must hold texts; got {shown(strange[0], 60)}")
+    elif content is None:
+        values = as_numbers(tensor.data or [], name).ravel()
+        with np.errstate(over="ignore", invalid="ignore"):
+            given, values = values, values.astype(dtype)
+        if values.dtype.kind != "f" and not np.array_equal(values, given):
+            raise Refusal(422, f"the data of {name} are not all of {tensor.datatype}")
+    else:
         stored = np.dtype(dtype).newbyteorder("<")
         if len(content) != size * stored.itemsize:
             raise Refusal(422, f"{name} takes {size * stored.itemsize} bytes; got {len(content)}")
-        return np.frombuffer(content, stored).astype(dtype)
-    if tensor.data is None:
-        raise Refusal(422, f"{name} needs data, a list, or binary_data_size")
-    values = _texts_of(tensor.data, name) if dtype is None else _numbers_of(tensor, dtype, name)
+        values = np.frombuffer(content, stored).astype(dtype)
     if values.size != size:
         raise Refusal(422, f"the shape of {name} takes {size} values; got {values.size}")
-    return values
+    return values.reshape(tensor.shape)
 
 
-def _texts_of(data: list[Any], name: str) -> NDArray[Any]:
-    values = as_texts(data).ravel()
-    if strange := [each for each in values.tolist() if not isinstance(each, str)]:
-        raise Refusal(422, f"{name} must hold texts; got {shown(strange[0], 60)}")
-    return values
-
-
-def _numbers_of(tensor: NamedTensor, dtype: Any, name: str) -> NDArray[Any]:
-    values = as_numbers(tensor.data or [], name).ravel()
-    with np.errstate(over="ignore", invalid="ignore"):
-        cast: NDArray[Any] = values.astype(dtype)
-    if cast.dtype.kind != "f" and not np.array_equal(cast, values):
-        raise Refusal(422, f"the data of {name} are not all of {tensor.datatype}")
-    return cast
-
-
-def _split_texts(content: bytes, size: int, name: str) -> list[str]:
+def _split(content: bytes, name: str) -> list[str]:
+    """Texts, each after its length."""
     texts: list[str] = []
     at = 0
-    while at + 4 <= len(content) and len(texts) < size:
-        (length,) = struct.unpack_from("<I", content, at)
-        try:
-            texts.append(content[at + 4 : at + 4 + length].decode())
-        except UnicodeDecodeError as error:
-            raise Refusal(422, f"{name} holds text that is not UTF-8") from error
-        at += 4 + length
-    if at != len(content) or len(texts) != size:
-        raise Refusal(422, f"{name} must hold {size} texts, each after its length")
+    try:
+        while at < len(content):
+            (length,) = struct.unpack_from("<I", content, at)
+            texts.append(str(struct.unpack_from(f"{length}s", content, at + 4)[0], "utf-8"))
+            at += 4 + length
+    except (struct.error, UnicodeDecodeError) as error:
+        raise Refusal(422, f"{name} must hold texts in UTF-8, each after its length") from error
     return texts
 
 
-def _as_rows(tensors: Mapping[str, NDArray[Any]]) -> Rows:
+def _as_rows(tensors: dict[str, NDArray[Any]], most_rows: int) -> Rows:
     """The tensors as rows: one is the rows themselves, several are inputs by name."""
+    rows, values = by_name(tensors, most_rows), next(iter(tensors.values()))
     if len(tensors) > 1:
-        return Rows(dict(tensors))
-    values = next(iter(tensors.values()))
+        return rows
     if values.dtype.kind != "O":
         return Rows(values)
-    return Rows(values.ravel().tolist() if values.size == len(values) else dict(tensors))
+    return Rows(values.ravel()) if values.size == len(values) else rows
 
 
-def _wanted(asked: InferRequest) -> tuple[tuple[str, ...], frozenset[str]]:
-    """The outputs that a request wants, each once, and those of them that it wants as bytes."""
+def _wanted(asked: InferRequest) -> dict[str, bool]:
+    """The outputs that a request wants, each once, and whether as bytes."""
     everything = (asked.parameters or {}).get("binary_data_output") is True
     if not asked.outputs:
-        usual = OUTPUTS[:-1]
-        return usual, frozenset(usual if everything else ())
-    as_bytes = set()
+        return dict.fromkeys(OUTPUTS[:-1], everything)
     for each in asked.outputs:
         if each.name not in OUTPUTS:
             raise Refusal(422, f"the outputs are {names(OUTPUTS)}; got {shown(each.name, 60)}")
-        if (each.parameters or {}).get("binary_data", everything) is True:
-            as_bytes.add(each.name)
-    return tuple(dict.fromkeys(each.name for each in asked.outputs)), frozenset(as_bytes)
+    return {each.name: each.get("binary_data", everything) is True for each in asked.outputs}
 
 
 def write_reply(
     asked: Inference, answers: RequestAnswers, model: ServedModel, request: str
 ) -> tuple[bytes, int | None]:
     """The body of the reply and, if bytes follow its text, the length of the text."""
-    about = {
-        "model_name": model.name,
-        "model_version": model.version,
-        "id": request if asked.id is None else asked.id,
-    }
     tensors, tail = [], b""
-    for name in asked.outputs:
+    for name, as_bytes in asked.outputs.items():
         array = _make_output(name, answers, model.labels)
-        told: dict[str, Any] = {
-            "name": name, "datatype": _datatype(array), "shape": list(array.shape),
-        }  # fmt: skip
-        if name in asked.as_bytes:
+        kind = next((kind for kind, dtype in DTYPES.items() if array.dtype == dtype), TEXT)
+        told: dict[str, Any] = {"name": name, "datatype": kind, "shape": list(array.shape)}
+        if as_bytes:
             content = _to_bytes(array)
             told["parameters"] = {"binary_data_size": len(content)}
             tail += content
         else:
             told["data"] = array.ravel().tolist()
         tensors.append(told)
-    text = msgspec.json.encode({**about, "outputs": tensors})
+    about = {
+        "model_name": model.name,
+        "model_version": model.version,
+        "id": request if asked.id is None else asked.id,
+        "outputs": tensors,
+    }
+    text = msgspec.json.encode(about)
     return text + tail, len(text) if tail else None
 
 
 def describe_model(model: ServedModel, versions: Sequence[str]) -> dict[str, Any]:
     """What `GET /v2/models/NAME` tells."""
-    kind = "INT64" if are_whole(model.labels) else TEXT
-    types = {"belief": kind, "assertion": TEXT, "reason": TEXT, "level": "FP64"}
-    outputs = [{"name": each, "datatype": types[each], "shape": [-1]} for each in types]
-    n_scores = model.classifier.plan_.n_scored  # a class may have come later, and has no score
-    scores = {"name": "scores", "datatype": "FP64", "shape": [-1, n_scores]}
+    kind = "INT64" if _are_whole(model.labels) else TEXT
+    types = {"belief": kind, "assertion": TEXT, "reason": TEXT, "level": "FP64", "scores": "FP64"}
+    outputs = [{"name": each, "datatype": types[each], "shape": [-1]} for each in OUTPUTS]
+    # Of a class that came later there is no score.
+    outputs[-1]["shape"] = [-1, model.classifier.plan_.n_scored]
     return {
         "name": model.name, "versions": list(versions), "platform": "iknow",
-        "inputs": model.inputs(), "outputs": [*outputs, scores],
+        "inputs": model.inputs(), "outputs": outputs,
     }  # fmt: skip
 
 
 def _make_output(name: str, answers: RequestAnswers, labels: list[Any]) -> NDArray[Any]:
+    """A column of the answers; as belief where there is none -1 if all labels are whole, or ""."""
     if name == "belief":
-        return _beliefs(answers, labels)
+        found = [None if code == NO_BELIEF else labels[code] for code in answers.belief.tolist()]
+        if _are_whole(labels):
+            return np.array([-1 if each is None else each for each in found], np.int64)
+        return as_texts(["" if each is None else str(each) for each in found])
     if name == "level":
         return np.full(len(answers), np.nan) if answers.level is None else answers.level
     if name == "scores":
         return np.empty((len(answers), 0)) if answers.scores is None else answers.scores
-    codes, words = (
-        (answers.assertion, Assertion) if name == "assertion" else (answers.reason, Reason)
-    )
-    return as_texts([words(code).name for code in codes.tolist()])
+    words: Any = Assertion if name == "assertion" else Reason
+    return as_texts([words(code).name for code in getattr(answers, name).tolist()])
 
 
-def _beliefs(answers: RequestAnswers, labels: list[Any]) -> NDArray[Any]:
-    """Labels, as whole numbers if all are; text "" or -1 where the model gave no answer."""
-    numbers = are_whole(labels)
-    nothing = -1 if numbers else ""
-    found = [nothing if code == NO_BELIEF else labels[code] for code in answers.belief.tolist()]
-    return np.array(found, dtype=np.int64) if numbers else as_texts([str(each) for each in found])
-
-
-def are_whole(labels: list[Any]) -> bool:
+def _are_whole(labels: list[Any]) -> bool:
     """Whether all labels are whole numbers, and no flags."""
     return all(isinstance(label, int) and not isinstance(label, bool) for label in labels)
-
-
-def _datatype(array: NDArray[Any]) -> str:
-    if array.dtype.kind == "O":
-        return TEXT
-    return next(kind for kind, dtype in DTYPES.items() if array.dtype == dtype)
 
 
 def _to_bytes(array: NDArray[Any]) -> bytes:

@@ -47,18 +47,14 @@ class PageFile(NamedTuple):
 
 @cache
 def page_files() -> Mapping[str, PageFile]:
-    """Return the files of the page by path.
-
-    Examples:
-        >>> sorted(page_files())
-        ['/', '/page.css', '/page.js']
-    """
+    """The files of the page by path."""
     folders = (STATIC, PACKAGE / "report" / "static")
     found = (path for folder in folders for path in folder.rglob("*.js"))
     modules = {path.relative_to(PACKAGE).as_posix(): path.read_text("utf-8") for path in found}
+    html, style = ((STATIC / f"page.{kind}").read_text("utf-8") for kind in ("html", "css"))
     files = {
-        "/": ((STATIC / "page.html").read_text("utf-8"), "text/html"),
-        "/page.css": (read_style() + (STATIC / "page.css").read_text("utf-8"), "text/css"),
+        "/": (html, "text/html"),
+        "/page.css": (read_style() + style, "text/css"),
         "/page.js": (bundle(modules, ENTRY), "text/javascript"),
     }
     return MappingProxyType(

@@ -6,15 +6,15 @@ a client leaves out what a newer service tells besides.
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from iknow.errors import IknowError
 
-JSON = "application/json"
-NPY = "application/x-npy"
-BYTES = "application/octet-stream"
+REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}", re.ASCII)
+JSON, NPY, BYTES = "application/json", "application/x-npy", "application/octet-stream"
 Label = str | int | float | bool
 Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 """The number of a sample, or the position of a row in its request."""
@@ -27,10 +27,6 @@ class Refusal(IknowError):  # noqa: N818 - it is an answer too
         status: The HTTP status.
         message: What was expected, what came, and what to do.
         retry_after: Seconds after which the same request may succeed; None if it never will.
-
-    Examples:
-        >>> Refusal(404, "there is no model 'x'").status
-        404
     """
 
     def __init__(self, status: int, message: str, retry_after: int | None = None) -> None:
@@ -45,15 +41,27 @@ class Failure(Struct, frozen=True):
 
 
 class AssessRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """Samples to assess: rows, or arrays by the names of a model's inputs.
+    """Samples to assess: rows, or a list for each input of a model with several.
 
-    Attributes:
-        rows: Lists of numbers, texts, or objects by feature; null is a missing number.
-        inputs: For a model with several inputs, a list for each of them.
+    A row is a list of numbers, a text, or an object by feature; null is a missing number.
     """
 
     rows: list[Any] | UnsetType = UNSET
     inputs: dict[str, list[Any]] | UnsetType = UNSET
+
+
+class Flags(Struct, frozen=True):
+    """What the query of a request for answers may say.
+
+    Attributes:
+        evidence: Whether to tell the distances for and against.
+        exemplars: Whether to tell the nearest training rows.
+        watch: Whether the alarm may look at these samples; not at those of a test.
+    """
+
+    evidence: bool = False
+    exemplars: bool = False
+    watch: bool = True
 
 
 class RowAnswer(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -61,8 +69,6 @@ class RowAnswer(Struct, frozen=True, omit_defaults=True, gc=False):
 
     Attributes:
         belief: What the model answers; None if it gave no answer.
-        assertion: What is said about the belief.
-        reason: Why, such as KNOWN, OVERLAP or EXTRAPOLATION.
         level: How ordinary the sample is, from 0 to 1; None without levels.
         exemplars: By layer, the training row of the believed class that is nearest, -1 for none; if
             asked for.
@@ -81,11 +87,8 @@ class AssessReply(Struct, frozen=True):
     """What was said about the samples of a request, in their order.
 
     Attributes:
-        model: What answered.
-        version: Its version.
-        bundle: The sha256 of its bundle; empty if it was not loaded from one.
+        bundle: The sha256 of the model's bundle; empty if it was not loaded from one.
         request: The id of the request, by which the audit and labels know it.
-        answers: One for each sample.
     """
 
     model: str
@@ -129,15 +132,10 @@ class ModelInfo(Struct, frozen=True):
     """A model that is served.
 
     Attributes:
-        name: What it is called.
-        version: Its version.
         bundle: The sha256 of its bundle; empty if it was not loaded from one.
         created: When the bundle was made, if that is known.
         note: What its maker wrote down.
-        classes: Its labels.
         features: Their names, if it was fitted with names.
-        n_features: How many there are, if that is known.
-        layers: Where evidence is searched.
         promises: What is promised, in sentences.
         stale: Since when nothing is promised, as the evidence changed; empty if all holds.
         changes: How often the evidence changed.
@@ -179,13 +177,9 @@ class Addition(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ChangeRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """Samples to remove, to relabel and to add, in this order.
+    """Samples to remove, to relabel and to add, in this order; why, for the log.
 
     Attributes:
-        remove: Numbers of samples.
-        relabel: Labels by the numbers of samples.
-        add: Samples with their labels.
-        why: Why, for the log.
         after: The sha256 of the bundle that the caller saw; another one is a conflict.
     """
 
@@ -195,24 +189,11 @@ class ChangeRequest(Struct, frozen=True, forbid_unknown_fields=True):
     why: str = ""
     after: str | None = None
 
-    def __len__(self) -> int:
-        return len(self.remove) + len(self.relabel) + len(self.labels)
-
-    @property
-    def labels(self) -> list[Label]:
-        """The labels of the samples to add."""
-        return [] if self.add is None else self.add.labels
-
 
 class ChangeEntry(Struct, frozen=True):
-    """One change of a model's evidence.
+    """One change of a model's evidence: who made it, when in UTC, and to which samples.
 
     Attributes:
-        what: Its kind.
-        when: The time in UTC.
-        who: Who made it.
-        why: Why.
-        ids: Numbers of the samples.
         classes: Labels of classes that came with it.
     """
 

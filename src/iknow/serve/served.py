@@ -20,7 +20,7 @@ from iknow.serve.answers import Portrayer
 from iknow.serve.batching import Batcher
 from iknow.serve.schema import ModelInfo, Refusal
 from iknow.serve.watcher import Watcher
-from iknow.storage.info import BundleInfo, describe_bundle
+from iknow.storage.info import describe_bundle
 
 FIRST_VERSION = "1"
 SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
@@ -47,10 +47,8 @@ class BundleSource:
             >>> BundleSource.parse("signs=bundles/2026.iknow").name
             'signs'
         """
-        name, separator, path = text.partition("=")
-        if separator and SEGMENT.fullmatch(name):
-            return cls(Path(path), name)
-        return cls(Path(text))
+        name, _, path = text.partition("=")
+        return cls(Path(path), name) if path and SEGMENT.fullmatch(name) else cls(Path(text))
 
 
 @dataclass(eq=False)
@@ -58,46 +56,43 @@ class ServedModel:
     """One served model with its batching queue, activity counts and drift alarm.
 
     Attributes:
-        name, version: What it is called.
         classifier: It, loaded and warm.
         sha256: The content of its bundle.
-        promises: What is promised, in sentences.
         portrayer: Makes what the page shows of IDKs.
         source: Where it came from; None for a classifier that was given as such.
-        created, note: When the bundle was made, and what its maker wrote down.
         labels: Its classes as JSON has them.
-        batcher, watcher: Its queue, and what counts and watches its answers; a process that only
-            computes has neither.
+        batcher, watcher: A process that only computes has neither.
     """
 
     name: str
     version: str
     classifier: EpistemicClassifier
-    sha256: str
-    promises: tuple[str, ...]
     portrayer: Portrayer
     source: BundleSource | None = None
     created: str | None = None
     note: str = ""
+    sha256: str = field(init=False)
     labels: list[Any] = field(init=False)
     batcher: Batcher = field(init=False)
     watcher: Watcher = field(init=False)
 
     def __post_init__(self) -> None:
         self.labels = for_json(self.classifier.classes_)
+        self.sha256 = str(self.classifier.plan_.bundled.get("sha256", ""))
 
     @property
     def title(self) -> str:
         return f"{self.name} {self.version}"
 
-    def with_classifier(self, classifier: EpistemicClassifier) -> ServedModel:
-        """The same model with another state of its evidence, without a queue."""
-        return replace(
-            self,
-            classifier=classifier,
-            sha256=str(classifier.plan_.bundled["sha256"]),
-            promises=promises_of(classifier) or self.promises,
-        )
+    @property
+    def selection(self) -> Any:
+        """How it was tuned; None if it was not."""
+        return getattr(self.classifier, "selection_", None)
+
+    @property
+    def promises(self) -> tuple[str, ...]:
+        """What is promised, in sentences."""
+        return () if self.selection is None else tuple(self.selection.sentences())
 
     def inputs(self) -> list[dict[str, Any]]:
         """The tensors that the model takes, as the Open Inference Protocol describes them."""
@@ -125,19 +120,14 @@ class ServedModel:
             n_features=int(shapes[0][1]) if len(shapes) == 1 and len(shapes[0]) == 2 else None,
             layers=tuple(map(str, classifier.neighborhoods_)),
             promises=self.promises,
-            stale=getattr(getattr(classifier, "selection_", None), "stale", ""),
+            stale=getattr(self.selection, "stale", ""),
             changes=len(classifier.memory.log),
         )
 
     def status(self) -> dict[str, Any]:
         """What the page shows about this model."""
-        return {
-            "name": self.name,
-            "version": self.version,
-            "bundle": self.sha256,
-            "promises": list(self.promises),
-            **self.watcher.status(),
-        }
+        about = {"name": self.name, "version": self.version, "bundle": self.sha256}
+        return {**about, "promises": self.promises, **self.watcher.status()}
 
 
 def load_model(source: BundleSource, at: str | None = None) -> ServedModel:
@@ -154,28 +144,20 @@ def load_model(source: BundleSource, at: str | None = None) -> ServedModel:
             f"{source.path} holds no model: make it portable with iknow export "
             f"{source.path} --model FILE -o OUT, or ec.save(path, onnx=True)"
         )
-    name = name_source(source, info)
+    name = name_source(source)
     model = ServedModel(
-        name=name,
-        version=info.version or FIRST_VERSION,
-        classifier=classifier,
-        sha256=str(classifier.plan_.bundled["sha256"]),
-        promises=promises_of(classifier) or tuple(info.promises),
-        portrayer=Portrayer(source.picture),
-        source=replace(source, name=name),
-        created=info.created,
-        note=info.note,
-    )
+        name, info.version or FIRST_VERSION, classifier, Portrayer(source.picture),
+        replace(source, name=name), info.created, info.note,
+    )  # fmt: skip
     return _warm(model)
 
 
-def name_source(source: BundleSource, info: BundleInfo | None = None) -> str:
+def name_source(source: BundleSource) -> str:
     """What a bundle is served as: as asked for, or as it is called, or as its file is."""
     if source.name is not None:
         return source.name
-    about = describe_bundle(source.path) if info is None else info
-    kept = re.sub(r"[^A-Za-z0-9._-]+", "-", about.name or source.path.stem).strip("-._")
-    return kept[:100] or "model"
+    called = describe_bundle(source.path).name or source.path.stem
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", called).strip("-._")[:100] or "model"
 
 
 def serve_classifier(
@@ -190,15 +172,7 @@ def serve_classifier(
             f"a name and a version have letters, digits and . _ -; got {shown(name)} and "
             f"{shown(version)}"
         )
-    sha256 = str(classifier.plan_.bundled.get("sha256", ""))
-    promises, portrayer = promises_of(classifier), Portrayer(picture)
-    return _warm(ServedModel(name, version, classifier, sha256, promises, portrayer))
-
-
-def promises_of(classifier: EpistemicClassifier) -> tuple[str, ...]:
-    """What is promised of a tuned classifier, in sentences."""
-    selection = getattr(classifier, "selection_", None)
-    return () if selection is None else tuple(selection.sentences())
+    return _warm(ServedModel(name, version, classifier, Portrayer(picture)))
 
 
 def _warm(model: ServedModel) -> ServedModel:
@@ -216,7 +190,7 @@ class Models:
         self._all: dict[str, dict[str, ServedModel]] = {}
 
     def __iter__(self) -> Iterator[ServedModel]:
-        return (model for versions in list(self._all.values()) for model in list(versions.values()))
+        return iter([model for versions in self._all.values() for model in versions.values()])
 
     def find(self, name: str, version: str | None = None) -> ServedModel:
         """A model by its name. Raises a `Refusal`, 404, if there is none."""
@@ -235,19 +209,14 @@ class Models:
         """The versions under a name."""
         return list(self._all[name])
 
-    def add(self, model: ServedModel) -> None:
-        versions = self._all.setdefault(model.name, {})
-        if model.version in versions:
-            raise InputError(
-                f"{model.title} is given twice: serve one of them as NAME=BUNDLE, or save it "
-                "with a version of its own"
-            )
-        versions[model.version] = model
-
-    def replace(self, old: ServedModel, new: ServedModel) -> None:
-        """Put a model in the place of another; a version of another name replaces it too."""
-        versions = self._all[old.name]
+    def put(self, new: ServedModel, old: ServedModel | None = None) -> None:
+        """Serve a model, in the place of an old one if there is one, whatever the versions."""
+        versions = self._all.setdefault(new.name, {})
         if versions.get(new.version, old) is not old:
-            raise InputError(f"{new.title} is served already, from another bundle")
+            raise InputError(
+                f"{new.title} is given twice: serve one of them as NAME=BUNDLE, or save it with a "
+                "version of its own"
+            )
         kept = [new if each is old else each for each in versions.values()]
-        self._all[old.name] = {each.version: each for each in kept}
+        kept += [new] if old is None else []
+        self._all[new.name] = {each.version: each for each in kept}

@@ -14,8 +14,9 @@ import json
 import logging
 import signal
 import socket
+import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any
 
@@ -52,7 +53,6 @@ class Address:
     port: int = 8000
     certificate: str | None = None
     key: str | None = None
-    key_password: str | None = None
 
     @property
     def url(self) -> str:
@@ -178,7 +178,36 @@ class GuardedProtocol(HttpToolsProtocol):
 
 
 class Runner(Server):
-    """A server that ends with success when it is told to end."""
+    """A server that ends with success when it is told to end, and loads changed bundles at SIGHUP.
+
+    Args:
+        service: What to serve.
+        address: Where.
+        on_reload: Is called at SIGHUP, before bundles are loaded: to read the tokens again.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        address: Address,
+        on_reload: Callable[[Service], None] | None = None,
+    ) -> None:
+        self.service, self._on_reload = service, on_reload
+        config = Config(
+            create_app(service),
+            http=GuardedProtocol,
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            limit_concurrency=MOST_CONNECTIONS,
+            timeout_graceful_shutdown=max(1, round(service.settings.drain)),
+            ssl_certfile=address.certificate,
+            ssl_keyfile=address.key,
+        )
+        super().__init__(config)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         # uvicorn would raise the signal once more at the end, as if it had not been handled.
@@ -186,27 +215,22 @@ class Runner(Server):
             self.force_exit = True
         self.should_exit = True
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        in_main = threading.current_thread() is threading.main_thread()
+        if hasattr(signal, "SIGHUP") and in_main:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload)
 
-def make_server(
-    service: Service, address: Address, on_failure: Callable[[Exception], None] | None = None
-) -> Runner:
-    """A server that does not run yet. on_failure: is told why the service could not start."""
-    config = Config(
-        create_app(service, on_failure=on_failure),
-        http=GuardedProtocol,
-        ws="none",
-        lifespan="on",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        limit_concurrency=MOST_CONNECTIONS,
-        timeout_graceful_shutdown=max(1, round(service.settings.drain)),
-        ssl_certfile=address.certificate,
-        ssl_keyfile=address.key,
-        ssl_keyfile_password=address.key_password,
-    )
-    return Runner(config)
+    async def on_tick(self, counter: int) -> bool:
+        return await super().on_tick(counter) or self.service.failure is not None
+
+    def _reload(self) -> None:
+        try:
+            if self._on_reload is not None:
+                self._on_reload(self.service)
+        except (IknowError, OSError) as error:
+            log.error("the tokens stay as they are: %s", error)
+        self.service.start_task(self.service.reload())
 
 
 def run(
@@ -221,7 +245,7 @@ def run(
     Args:
         service: What to serve.
         address: Where. Other than loopback needs tokens.
-        on_reload: Is called at SIGHUP, before bundles are loaded: to read the tokens again.
+        on_reload: See `Runner`.
         on_listening: Is told the URL as soon as it listens; models may still be loading.
 
     Raises:
@@ -233,47 +257,12 @@ def run(
             f"{address.host} can be reached from other machines, and there are no tokens: give "
             "--tokens FILE, or listen on 127.0.0.1"
         )
-    failures: list[Exception] = []
-
-    def fail(error: Exception) -> None:
-        failures.append(error)
-        server.should_exit = True
-
-    server = make_server(service, address, fail)
-    listening = _listen(address)
-    try:
-        host, port = listening.getsockname()[:2]
+    with _listen(address) as listening:
         if on_listening is not None:
-            on_listening(Address(host, port, address.certificate).url)
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_serve(server, listening, service, on_reload))
-    finally:
-        listening.close()
-    if failures:
-        raise failures[0]
-
-
-async def _serve(
-    server: Server,
-    listening: socket.socket,
-    service: Service,
-    on_reload: Callable[[Service], None] | None,
-) -> None:
-    loop, tasks = asyncio.get_running_loop(), set[asyncio.Task[Any]]()
-
-    def reload() -> None:
-        try:
-            if on_reload is not None:
-                on_reload(service)
-        except (IknowError, OSError) as error:
-            log.error("the tokens stay as they are: %s", error)
-        task = asyncio.create_task(service.reload())
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
-
-    if hasattr(signal, "SIGHUP"):
-        loop.add_signal_handler(signal.SIGHUP, reload)
-    await server.serve([listening])
+            on_listening(replace(address, port=listening.getsockname()[1]).url)
+        Runner(service, address, on_reload).run([listening])
+    if service.failure is not None:
+        raise service.failure
 
 
 def _listen(address: Address) -> socket.socket:
@@ -283,11 +272,3 @@ def _listen(address: Address) -> socket.socket:
         return socket.create_server((address.host, address.port), family=family, backlog=2048)
     except (OSError, OverflowError) as error:
         raise InputError(f"cannot listen on {address.host}:{address.port}: {error}") from error
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    try:
-        from uvloop import new_event_loop
-    except ImportError:  # there is none for Windows
-        return None
-    return new_event_loop

@@ -3,49 +3,78 @@
     rows → shaped → assessed, in a batch → recorded → answered → watched
 
 What fails on this way is a `Refusal`. Nothing is answered that the audit does not hold.
+
+The evidence of a model changes without a restart:
+
+    asked → a copy that shares the rest → changed → announced in the audit → committed to the bundle
+          → warm → served
+
+The copy answers what comes after the bundle is on disk; what is under way is answered by the model
+as it was. The alarm and the figures go on: they are about the stream, not about one state. What a
+crash can leave between the audit and the bundle, `iknow.serve.audit.announced` says.
+
+Labels come later: was what we knew true? A label names the request and the row that it belongs to.
+The recorded answer says whether that was IK, and what was believed; only IKs count against their
+certificate. A label that came before for the same row is not counted twice.
 """
 
 from __future__ import annotations
 
 import asyncio
+import copy
+import errno
+import json
 import logging
+import os
 import time
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from math import isfinite
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from iknow.classifier.memory import follow
-from iknow.errors import AuditError, BundleError, IknowError, InputError
+from iknow.core.text import shown
+from iknow.errors import AuditError, BundleError, ConflictError, IknowError, InputError
+from iknow.serve import schema
 from iknow.serve.answers import RequestAnswers, Wanted
-from iknow.serve.audit import AuditWriter, Call, Event, Retention, now, open_journal
+from iknow.serve.audit import (
+    AuditWriter,
+    Call,
+    Event,
+    Journal,
+    Label,
+    Retention,
+    now,
+    open_journal,
+)
 from iknow.serve.audit.announced import MADE, UNDONE, announce, conclude
 from iknow.serve.audit.records import make_event
 from iknow.serve.batching import Batcher
-from iknow.serve.bodies import ByteBudget, Rows, shape_rows
-from iknow.serve.changing import change_served, check_change, state_on_disk, sync_bundle
-from iknow.serve.compute import Compute, InProcesses, InThread
-from iknow.serve.labels import learn_labels
-from iknow.serve.schema import (
-    Changed,
-    ChangeEntry,
-    ChangeRequest,
-    LabelCounts,
-    Refusal,
-    Reloaded,
-    TrueLabel,
-)
+from iknow.serve.bodies import ByteBudget, Rows, as_inputs, as_rows, shape_rows
+from iknow.serve.compute import Compute
+from iknow.serve.schema import Refusal
 from iknow.serve.served import BundleSource, Models, ServedModel, load_model
 from iknow.serve.settings import Settings
-from iknow.serve.watcher import Watcher, open_watcher
+from iknow.serve.watcher import open_watcher
+from iknow.storage.archive import open_file
 from iknow.storage.changes import Logged
 from iknow.storage.info import describe_bundle
+from iknow.storage.saving import commit_changes
 from iknow.version import __version__
 
 log = logging.getLogger("iknow.serve")
 KEEP_EVERY = 1.0
 """Seconds between two writings of the alarms' state: what a killed process forgets."""
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+Announce = Callable[[str, Sequence[Logged]], None]
+"""Takes the sha256 that the bundle will have, and the changes; an AuditError prevents them."""
 
 
 class Service:
@@ -57,43 +86,36 @@ class Service:
     """
 
     def __init__(
-        self,
-        models: Sequence[BundleSource | ServedModel],
-        settings: Settings | None = None,
+        self, models: Sequence[BundleSource | ServedModel], settings: Settings | None = None
     ) -> None:
         self.settings = Settings() if settings is None else settings
         self.models, self.budget = Models(), ByteBudget(self.settings.most_held)
         self.ready = self.stopping = False
+        self.failure: Exception | None = None  # why it could not start
         self.started, self._clock = now(), time.monotonic()
-        self._given = tuple(models)
-        self._compute: Compute
         self.audit: AuditWriter | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._keeping: asyncio.Task[None] | None = None
-        self._reloading, self._learning = asyncio.Lock(), asyncio.Lock()
         self.n_reloads = self.n_reload_failures = 0
+        self._given, self._compute = tuple(models), Compute(self.settings.workers)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._reloading, self._learning = asyncio.Lock(), asyncio.Lock()
 
     async def start(self) -> None:
         """Open the audit, load and warm all models; it is ready afterwards."""
-        settings = self.settings
-        if settings.audit is not None:
-            self.audit = await asyncio.to_thread(_open_audit, settings)
-        self._compute = InThread() if settings.workers == 1 else InProcesses(settings.workers)
+        if self.settings.audit is not None:
+            self.audit = await asyncio.to_thread(_open_audit, self.settings)
         for given in self._given:
-            self._place(await self._open(given))
+            await self._open(given)
         for model in self.models:
             log.info("serving %s (%s)", model.title, model.sha256[:12])
             if self.audit is not None:
                 await self._complete(self.audit, model)
                 await self.audit.note(make_event("start", model))
-        self._keeping = asyncio.create_task(self._keep())
+        self.start_task(self._keep())
         self.ready = True
 
     async def stop(self) -> None:
         """Finish what is under way, within `drain` seconds, and close everything."""
         self.ready, self.stopping = False, True
-        if self._keeping is not None:
-            self._keeping.cancel()
         for model in self.models:
             try:
                 async with asyncio.timeout(self.settings.drain):
@@ -106,8 +128,7 @@ class Service:
             await asyncio.to_thread(model.watcher.monitors.close)
         if self.audit is not None:
             await asyncio.to_thread(_close_audit, self.audit)
-        if hasattr(self, "_compute"):
-            await asyncio.to_thread(self._compute.close)
+        await asyncio.to_thread(self._compute.close)
 
     def find(self, name: str, version: str | None = None) -> ServedModel:
         """A model by its name. Raises a `Refusal`: 404, or 503 while models are loaded."""
@@ -118,11 +139,9 @@ class Service:
     async def answer(
         self, model: ServedModel, rows: Rows, wanted: Wanted, call: Call
     ) -> RequestAnswers:
-        """The answers about some rows, recorded.
-
-        Raises:
-            Refusal: 422 if the rows do not fit the model, 429 if too many wait, 503 if the answer
-                cannot be recorded or the bundle was damaged, 504 if it takes too long.
+        """The answers about some rows, recorded. Raises a `Refusal`: 422 if the rows do not fit the
+        model, 429 if too many wait, 503 if the answer cannot be recorded or the bundle was damaged,
+        504 if it takes too long.
         """
         start = time.perf_counter()
         if self.stopping:
@@ -130,13 +149,14 @@ class Service:
         try:
             async with asyncio.timeout(self.settings.timeout):
                 shaped = shape_rows(model.classifier, rows)
-                answers = await model.batcher.submit(shaped, wanted)
-                if self.audit is not None:
+                if self.audit is None:
+                    answers = await model.batcher.submit(shaped, wanted)
+                else:  # which holds the exemplars too
+                    answers = await model.batcher.submit(shaped, wanted._replace(exemplars=True))
                     await self.audit.record(model, call, shaped.values, answers)
         except TimeoutError as error:
-            raise Refusal(
-                504, f"no answer within {self.settings.timeout:g} s: send fewer rows", 5
-            ) from error
+            problem = f"no answer within {self.settings.timeout:g} s: send fewer rows"
+            raise Refusal(504, problem, 5) from error
         except BundleError as error:
             log.error("the bundle of %s: %s", model.title, error)
             raise Refusal(503, f"the bundle of {model.title} was changed on disk", 30) from error
@@ -150,28 +170,49 @@ class Service:
         model.watcher.put(answers, call.request, time.perf_counter() - start, call.watch)
         return answers
 
-    async def reload(self) -> tuple[Reloaded, ...]:
+    async def reload(self) -> tuple[schema.Reloaded, ...]:
         """Load the bundles that changed on disk; one that cannot be loaded leaves the old one."""
         async with self._reloading:
-            return tuple([await self._reload(model) for model in list(self.models)])
+            return tuple([await self._reload(model) for model in self.models])
 
-    async def learn(self, call: Call, labels: Sequence[TrueLabel]) -> LabelCounts:
-        """Take labels that came late; see `iknow.serve.labels`."""
+    async def learn(self, call: Call, labels: Sequence[schema.TrueLabel]) -> schema.LabelCounts:
+        """Record labels that came late, and let the monitors of their models learn from them.
+        Raises a `Refusal`: 409, 422 or 503; then nothing is recorded.
+        """
         if self.audit is None:
             raise Refusal(409, "labels are compared with recorded answers: serve with --audit FILE")
+        if len(labels) > (most := self.settings.most_rows):
+            raise Refusal(413, f"a request may have {most:,} labels; got {len(labels):,}")
+        for i, each in enumerate(labels):
+            if isinstance(each.label, float) and not isfinite(each.label):
+                raise Refusal(422, f"labels[{i}]: a number must be finite; got {each.label}")
+        served = {
+            (each.name, sha256): each.watcher
+            for each in self.models
+            for sha256 in each.watcher.bundles
+        }
         async with self._learning:  # a label that comes twice at once counts once
-            return await learn_labels(self.audit, self.models, call, labels)
+            try:
+                told, records, right = await asyncio.to_thread(
+                    _compare, self.audit.journal, labels, call, served
+                )
+                if records:
+                    await self.audit.write(records)
+            except AuditError as error:
+                problem = "the labels could not be recorded: send them again"
+                raise Refusal(503, problem, 5) from error
+            for key, outcomes in right.items():
+                await asyncio.to_thread(served[key].learn, np.array(outcomes, dtype=bool))
+        return told
 
-    async def change(self, name: str, asked: ChangeRequest, call: Call) -> Changed:
-        """Change the evidence of a model, in its bundle and as it is served.
-
-        Raises:
-            Refusal: 404, 409, 422, 503 or 507; then nothing has changed.
+    async def change(self, name: str, asked: schema.ChangeRequest, call: Call) -> schema.Changed:
+        """Change the evidence of a model, in its bundle and as it is served. Raises a `Refusal`:
+        404, 409, 422, 503 or 507; then nothing has changed.
         """
         # Whoever asked may leave, but a change must not end halfway.
-        return await asyncio.shield(asyncio.create_task(self._change(name, asked, call)))
+        return await asyncio.shield(self.start_task(self._change(name, asked, call)))
 
-    async def _change(self, name: str, asked: ChangeRequest, call: Call) -> Changed:
+    async def _change(self, name: str, asked: schema.ChangeRequest, call: Call) -> schema.Changed:
         async with self._reloading:
             before = self.models.find(name)
             check_change(asked, before.labels, self.settings.most_rows)
@@ -181,11 +222,11 @@ class Service:
             if self.audit is not None:
                 await self.audit.note(conclude(announced, MADE))
             await self._follow(before, model)
-        entries = tuple(ChangeEntry(**each.to_dict()) for each in made)
-        return Changed(model.name, model.version, model.sha256, before.sha256, entries)
+        entries = tuple(schema.ChangeEntry(**each.to_dict()) for each in made)
+        return schema.Changed(model.name, model.version, model.sha256, before.sha256, entries)
 
     async def _commit(
-        self, before: ServedModel, asked: ChangeRequest, call: Call
+        self, before: ServedModel, asked: schema.ChangeRequest, call: Call
     ) -> tuple[ServedModel, Event]:
         """Change a model's bundle: announced before, and said to be undone if it failed then."""
         announced: list[Event] = []
@@ -233,9 +274,9 @@ class Service:
         }
 
     async def _open(
-        self, given: BundleSource | ServedModel, before: Watcher | None = None
+        self, given: BundleSource | ServedModel, old: ServedModel | None = None
     ) -> ServedModel:
-        """Load a model, if it is not, with its queue and watcher."""
+        """Serve a model, loaded if it is not, in the place of an old one if there is one."""
         if isinstance(given, BundleSource):
             model = await asyncio.to_thread(load_model, given)
         else:
@@ -247,20 +288,15 @@ class Service:
         def tell(*what: Any) -> None:
             loop.call_soon_threadsafe(self._raise_alarm, *what)
 
+        before = None if old is None else old.watcher
         model.watcher = await asyncio.to_thread(open_watcher, model, self.settings, tell, before)
-        return model
-
-    def _place(self, model: ServedModel, old: ServedModel | None = None) -> None:
-        """Serve a model, in the place of an old one if there is one."""
         try:
-            if old is None:
-                self.models.add(model)
-            else:
-                self.models.replace(old, model)
+            self.models.put(model, old)
         except InputError:
-            if old is None or old.watcher.monitors is not model.watcher.monitors:
+            if before is None or before.monitors is not model.watcher.monitors:
                 model.watcher.monitors.close()  # lets go of its file
             raise
+        return model
 
     def _make_batcher(self, model: ServedModel) -> Batcher:
         settings, assess = self.settings, partial(self._compute.assess, model)
@@ -273,35 +309,39 @@ class Service:
         except Exception as error:  # it is committed: workers load it with their next batch
             log.error("a worker could not load %s yet: %s", new.title, error)
         new.batcher, new.watcher = self._make_batcher(new), old.watcher
-        self.models.replace(old, new)
+        self.models.put(new, old)
         new.watcher.follow(new)
 
-    async def _reload(self, old: ServedModel) -> Reloaded:
-        if old.source is None:
-            return Reloaded(old.name, old.version, old.sha256, False, None)
+    async def _reload(self, old: ServedModel) -> schema.Reloaded:
+        new, reason = old, None
         try:
-            about = await asyncio.to_thread(describe_bundle, old.source.path)
-            if about.sha256 == old.sha256:
-                return Reloaded(old.name, old.version, old.sha256, False, None)
-            later = await asyncio.to_thread(follow, old.classifier, about.sha256)
-            if later is not None:  # others appended changes: no other model, but this one
-                new = old.with_classifier(later)
-                await self._follow(old, new)
-            else:
-                new = await self._open(old.source, old.watcher)
-                self._place(new, old)
-                self._start_task(self._retire(old, new))
+            if old.source is not None:
+                new = await self._load_again(old, old.source)
         except Exception as error:  # whatever is wrong with the new one, the old one goes on
             self.n_reload_failures += 1
             log.error("%s goes on as it is: %s", old.title, error)
             reason = str(error) if isinstance(error, IknowError) else "it cannot be loaded"
-            return Reloaded(old.name, old.version, old.sha256, False, reason)
-        self.n_reloads += 1
-        log.info("%s replaces %s", new.title, old.title)
-        if self.audit is not None:
-            await self._complete(self.audit, new)
-            await self.audit.note(make_event("reload", new, before=old.sha256))
-        return Reloaded(new.name, new.version, new.sha256, True, None)
+        if new is not old:
+            self.n_reloads += 1
+            log.info("%s replaces %s", new.title, old.title)
+            if self.audit is not None:
+                await self._complete(self.audit, new)
+                await self.audit.note(make_event("reload", new, before=old.sha256))
+        return schema.Reloaded(new.name, new.version, new.sha256, new is not old, reason)
+
+    async def _load_again(self, old: ServedModel, source: BundleSource) -> ServedModel:
+        """What is served in the place of an old model: itself if its bundle is as it was."""
+        sha256 = (await asyncio.to_thread(describe_bundle, source.path)).sha256
+        if sha256 == old.sha256:
+            return old
+        later = await asyncio.to_thread(follow, old.classifier, sha256)
+        if later is not None:  # others appended changes: no other model, but this one
+            new = replace(old, classifier=later)
+            await self._follow(old, new)
+        else:
+            new = await self._open(source, old)
+            self.start_task(self._retire(old, new))
+        return new
 
     async def _retire(self, old: ServedModel, new: ServedModel) -> None:
         """Close what belongs to a model that another bundle replaced."""
@@ -310,23 +350,113 @@ class Service:
         if new.watcher.monitors is not old.watcher.monitors:
             await asyncio.to_thread(old.watcher.monitors.close)
 
-    def _start_task(self, work: Any) -> None:
-        task = asyncio.get_running_loop().create_task(work)
+    def start_task(self, work: Any) -> asyncio.Task[Any]:
+        """Do something in the background."""
+        task = asyncio.create_task(work)
         self._tasks.add(task)  # a task that nobody holds may end early
         task.add_done_callback(self._tasks.discard)
+        return task
 
     def _raise_alarm(self, model: ServedModel, what: str, details: dict[str, Any]) -> None:
         """Tell an alarm to the log and to the audit."""
         log.warning("ALARM (%s) for %s: %s", what, model.title, details.get("text", details))
         if self.audit is not None:
             event = make_event("alarm", model, alarm=what, details=details)
-            self._start_task(self.audit.note(event))
+            self.start_task(self.audit.note(event))
 
     async def _keep(self) -> None:
-        while True:
+        while not self.stopping:
             await asyncio.sleep(KEEP_EVERY)
             for model in self.models:
                 await asyncio.to_thread(model.watcher.monitors.keep)
+
+
+def check_change(asked: schema.ChangeRequest, classes: list[Any], most_samples: int) -> None:
+    """Refuse a change that asks for nothing, for too much, or with labels of another kind. Raises a
+    `Refusal`: 422 or 413, with what is wrong.
+    """
+    n_rows, added = (0, []) if asked.add is None else (len(asked.add.rows), asked.add.labels)
+    labels = [*added, *(each.label for each in asked.relabel)]
+    n_samples = len(asked.remove) + len(labels)
+    if n_rows != len(added):
+        raise Refusal(422, f"{n_rows} rows need as many labels; got {len(added)}")
+    if not n_samples:
+        raise Refusal(422, "nothing is asked for: name samples to add, to remove or to relabel")
+    if n_samples > most_samples:
+        raise Refusal(413, f"a request may change {most_samples:,} samples; got {n_samples:,}")
+    known = set(map(_kind_of, classes))
+    for label in labels:
+        if isinstance(label, float) and not isfinite(label):
+            raise Refusal(422, f"a label is text, a finite number or a flag; got {label}")
+        if _kind_of(label) not in known:  # Python takes true for 1
+            raise Refusal(
+                422, f"the label {shown(label, 60)} is of another kind than {shown(classes[0], 60)}"
+            )
+
+
+def _kind_of(label: Any) -> str:
+    return "flag" if isinstance(label, bool) else "text" if isinstance(label, str) else "number"
+
+
+def change_served(
+    served: ServedModel, asked: schema.ChangeRequest, who: str, announce: Announce
+) -> ServedModel:
+    """The model after a change, which is in its bundle when this returns.
+
+    announce: is called before the bundle is touched.
+
+    Raises:
+        Refusal: 409, 422, 503 or 507; then nothing has changed.
+    """
+    if served.classifier.plan_.uncommitted != ():
+        raise Refusal(409, f"{served.title} is not served from a bundle: there is none to change")
+    if asked.after not in (None, served.sha256):
+        raise Refusal(409, f"{served.title} is {served.sha256} by now: look again, then decide")
+    changed, why = copy.copy(served.classifier), asked.why
+    try:
+        if asked.remove:
+            changed.memory.remove(asked.remove, who, why)
+        if asked.relabel:
+            labels = [each.label for each in asked.relabel]
+            changed.memory.relabel([each.id for each in asked.relabel], labels, who, why)
+        if asked.add is not None:
+            rows = shape_rows(changed, as_rows(asked.add.rows, len(asked.add.rows)))
+            inputs = as_inputs(changed, rows)
+            changed.memory.add(inputs, asked.add.labels, asked.add.ids, who, why)
+        changed.warm_up()  # now, as later nothing may fail any more
+        made = changed.memory.log[len(served.classifier.memory.log) :]
+        changed.plan_ = commit_changes(changed.plan_, None, lambda sha256: announce(sha256, made))
+    except AuditError as error:
+        raise Refusal(503, "the change could not be recorded, so it is not made", 5) from error
+    except ConflictError as error:
+        problem = "the bundle was changed on disk meanwhile: POST /v1/reload, then try again"
+        raise Refusal(409, problem) from error
+    except BundleError as error:
+        raise Refusal(503, f"the bundle of {served.title} cannot be changed: {error}") from error
+    except OSError as error:
+        full = error.errno in FULL
+        why = "the disk is full" if full else f"the bundle cannot be written ({error.strerror})"
+        raise Refusal(507 if full else 503, f"{why}: nothing was changed") from error
+    except Refusal:
+        raise
+    except IknowError as error:
+        raise Refusal(422, str(error)) from error
+    return replace(served, classifier=changed)
+
+
+def state_on_disk(served: ServedModel) -> str | None:
+    """The sha256 of a model's bundle as it is now; None if it cannot be read."""
+    try:
+        return open_file(Path(served.classifier.plan_.bundled["path"]), copied_up_to=0).sha256
+    except (BundleError, KeyError):
+        return None
+
+
+def sync_bundle(served: ServedModel) -> None:
+    """Wait until the bundle is on disk as we read it: its writer may have been killed before."""
+    if "path" in served.classifier.plan_.bundled:
+        with suppress(OSError), open(served.classifier.plan_.bundled["path"], "rb") as file:
+            os.fsync(file)
 
 
 def _open_audit(settings: Settings) -> AuditWriter:
@@ -344,3 +474,36 @@ def _close_audit(audit: AuditWriter) -> None:
     audit.close()
     audit.tell_head()
     audit.journal.close()
+
+
+def _compare(
+    journal: Journal,
+    labels: Sequence[schema.TrueLabel],
+    call: Call,
+    served: Collection[tuple[str, str]],
+) -> tuple[schema.LabelCounts, list[Label], dict[tuple[str, str], list[bool]]]:
+    """Compare labels with recorded answers.
+
+    served: names of models, and their bundles. Returns what became of the labels, those to record,
+    and by model and bundle whether IKs were right.
+    """
+    told, records = Counter[str](), dict[tuple[str, int], Label]()
+    right: dict[tuple[str, str], list[bool]] = defaultdict(list)
+    for each in labels:
+        place = each.request, each.row
+        answer = journal.find(*place)
+        if answer is None:
+            told["unknown"] += 1
+        elif place in records or journal.labelled(*place):
+            told["repeated"] += 1
+        else:
+            records[place] = Label(now(), *place, call.caller, json.dumps(each.label))
+            key = answer.model, answer.bundle
+            if answer.assertion == "IK" and key in served:
+                told["counted"] += 1
+                believed = json.loads(answer.belief)  # 1 and 1.0 are the same, 1 and true are not
+                same_kind = isinstance(believed, bool) == isinstance(each.label, bool)
+                right[key].append(bool(believed == each.label) and same_kind)
+            else:
+                told["others"] += 1
+    return schema.LabelCounts(**told), list(records.values()), right

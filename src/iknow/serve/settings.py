@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from math import inf
 
-from iknow.core.text import shown
+from iknow.core.text import as_real, as_whole
 from iknow.errors import InputError
 from iknow.serve.tokens import Tokens
 
@@ -63,25 +64,15 @@ class Settings:
 
     def __post_init__(self) -> None:
         for name in WHOLE:
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise InputError(f"{name} must be a whole number above 0; got {shown(value)}")
+            as_whole(getattr(self, name), name, "be a whole number above 0", 1)
         for name in POSITIVE:
             value = getattr(self, name)
-            if value is None and name.startswith("retain"):
-                continue
-            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            if not is_number or not 0 < value < float("inf"):
-                raise InputError(f"{name} must be a finite number above 0; got {shown(value)}")
-        if not 0 < self.alarm_rate < 1:
-            raise InputError(f"alarm_rate must lie between 0 and 1; got {self.alarm_rate}")
-        if self.most_held < self.most_body:
-            raise InputError(
-                f"most_held must be at least most_body, {self.most_body}, or the largest request "
-                f"would never be answered; got {self.most_held}"
-            )
-        if self.most_waiting < self.most_rows:
-            raise InputError(
-                f"most_waiting must be at least most_rows, {self.most_rows}, or the largest "
-                f"request would never be answered; got {self.most_waiting}"
-            )
+            if value is not None or not name.startswith("retain"):
+                as_real(value, name, "be a finite number above 0", lambda x: 0 < x < inf)
+        as_real(self.alarm_rate, "alarm_rate", "lie between 0 and 1", lambda x: 0 < x < 1)
+        for most, least in (("most_held", "most_body"), ("most_waiting", "most_rows")):
+            if getattr(self, most) < getattr(self, least):
+                raise InputError(
+                    f"{most} must be at least {least}, {getattr(self, least)}, or the largest "
+                    f"request might never be answered; got {getattr(self, most)}"
+                )

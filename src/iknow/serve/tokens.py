@@ -16,7 +16,6 @@ import hashlib
 import hmac
 import os
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,14 +51,9 @@ class Tokens:
         return bool(self.known)
 
     def admit(self, authorization: str | None, scope: str | None) -> str:
-        """The name of the caller, who may do what the scope says.
+        """The name of the caller; a `Refusal`, 401 or 403, if the token does not grant the scope.
 
-        Args:
-            authorization: The header, such as "Bearer 6f1c…".
-            scope: What the token must grant; None takes any token.
-
-        Raises:
-            Refusal: 401 without a known token, 403 if it does not have the scope.
+        authorization: the header, such as "Bearer 6f1c…". scope: None takes any token.
         """
         if not self.known:
             return ANYBODY
@@ -70,15 +64,11 @@ class Tokens:
             if hmac.compare_digest(given, token.digest):
                 found = token
         if found is None or kind.lower() != "bearer":
-            raise Refusal(
-                401, "a token is needed: send the header 'Authorization: Bearer TOKEN' with one"
-            )
+            problem = "a token is needed: send the header 'Authorization: Bearer TOKEN' with one"
+            raise Refusal(401, problem)
         if scope is not None and not {scope, "admin"} & found.scopes:
-            raise Refusal(
-                403,
-                f"this takes the scope {scope}; the token of {found.name} has "
-                f"{', '.join(sorted(found.scopes))}",
-            )
+            has = f"the token of {found.name} has {', '.join(sorted(found.scopes))}"
+            raise Refusal(403, f"this takes the scope {scope}; {has}")
         return found.name
 
 
@@ -90,38 +80,33 @@ def read_tokens(path: str | os.PathLike[str] | None) -> Tokens:
         text, source = os.environ.get(VARIABLE, "").replace(";", "\n"), VARIABLE
     else:
         text, source = Path(path).read_text(encoding="utf-8"), str(path)
-    tokens = Tokens(tuple(_parse(text, source)))
+    lines = [(i, line.split()) for i, line in enumerate(text.splitlines(), 1)]
+    tokens = [
+        _parse(words, f"{source}, line {i}")
+        for i, words in lines
+        if words and not words[0].startswith("#")
+    ]
     if path is not None and not tokens:
         raise InputError(f"{source} holds no tokens: expected lines such as 'name assess TOKEN'")
-    names = [token.name for token in tokens.known]
+    names = [token.name for token in tokens]
     if repeated := {name for name in names if names.count(name) > 1}:
         raise InputError(f"{source} names {min(repeated)} twice: the audit could not tell them")
-    return tokens
+    return Tokens(tuple(tokens))
 
 
-def _parse(text: str, source: str) -> Iterator[Token]:
-    for number, line in enumerate(text.splitlines(), 1):
-        parts = line.split()
-        if not parts or line.lstrip().startswith("#"):
-            continue
-        where = f"{source}, line {number}"
-        if len(parts) != 3:  # never quoted: a part of it is secret
-            raise InputError(
-                f"{where}: expected a name, scopes with commas between them and a token; got "
-                f"{len(parts)} words"
-            )
-        name, scopes, token = parts[0], frozenset(parts[1].split(",")), parts[2]
-        if not NAME.fullmatch(name):
-            raise InputError(
-                f"{where}: a name has up to 64 letters, digits and . _ @ -; got {shown(name)}"
-            )
-        if unknown := scopes - set(SCOPES):
-            raise InputError(
-                f"{where}: scopes are {', '.join(SCOPES)}; got {shown(min(unknown))} for {name}"
-            )
-        if len(token) < SHORTEST:
-            raise InputError(
-                f"{where}: the token of {name} has {len(token)} characters, and fewer than "
-                f"{SHORTEST} can be guessed: make one with openssl rand -hex 32"
-            )
-        yield Token(name, scopes, hashlib.sha256(token.encode()).digest())
+def _parse(words: list[str], where: str) -> Token:
+    if len(words) != 3:  # never quoted: a part of it is secret
+        expected = "a name, scopes with commas between them and a token"
+        raise InputError(f"{where}: expected {expected}; got {len(words)} words")
+    name, scopes, token = words[0], frozenset(words[1].split(",")), words[2]
+    if not NAME.fullmatch(name):
+        expected = "up to 64 letters, digits and . _ @ -"
+        raise InputError(f"{where}: a name has {expected}; got {shown(name)}")
+    if not scopes <= set(SCOPES):  # not quoted either: it may be the token
+        raise InputError(f"{where}: scopes are {', '.join(SCOPES)}; {name} has others")
+    if len(token) < SHORTEST:
+        raise InputError(
+            f"{where}: the token of {name} has {len(token)} characters, and fewer than {SHORTEST} "
+            "can be guessed: make one with openssl rand -hex 32"
+        )
+    return Token(name, scopes, hashlib.sha256(token.encode()).digest())

@@ -21,7 +21,6 @@ from iknow.evaluation.peers import (
     TrustScore,
     ViM,
     default_peers,
-    ensemble,
 )
 
 
@@ -197,25 +196,6 @@ def test_dknn_against_a_loop(training, validation, test):
 
     found = nonconformity(test, test.belief)
     np.testing.assert_array_equal(DkNN(k=9).fit(training, validation).score(test), -found)
-
-
-def test_an_ensemble_averages_probabilities(observe):
-    members = [observe(50, 5, noise) for noise in (0.5, 1.0, 2.0)]
-    shares = []
-    for member in members:
-        weights = np.exp(member.logits)
-        shares.append(weights / weights.sum(axis=1, keepdims=True))
-    mean = np.mean(shares, axis=0)
-    joined = ensemble(members)
-    np.testing.assert_array_equal(joined.belief, mean.argmax(axis=1))
-    np.testing.assert_allclose(np.exp(Softmax().score(joined)), mean.max(axis=1))
-
-
-def test_an_ensemble_needs_members_of_one_shape(training, test):
-    with pytest.raises(InputError, match="at least one member"):
-        ensemble([])
-    with pytest.raises(InputError, match="same shape"):
-        ensemble([training, test])
 
 
 def test_all_apply_to_a_network(training):

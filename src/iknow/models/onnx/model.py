@@ -237,7 +237,8 @@ class OnnxModel(Network):
         inside = [places[each] for each in layers if places[each] in self._file.makers]
         needed = [*inside, *filter(None, (self._scores, self._label))]
         tensors, optional = [*dict.fromkeys([*needed, *outputs])], set(outputs) - set(needed)
-        feeds = feed(batch, self._file)
+        arrays = batch.arrays if isinstance(batch, Fields) else {self.inputs[0]: batch}
+        feeds = {each.name: _cast(arrays[each.name], each) for each in self._file.inputs}
         found: dict[Any, Any] = self._session.run_all(tensors, feeds, len(batch), optional) | feeds
         scores: Any = found.get(self._scores)
         if callable(self.scores):
@@ -376,12 +377,6 @@ def to_onnx(model: OnnxModel, layers: Sequence[str], inputs: Any) -> bytes:
         return model._file.with_weights()
     except Exception as error:  # of weights that cannot be read, or of more than 2 GB
         raise ExportError(f"{model._name} cannot become ONNX: {shown_name(error, 600)}") from error
-
-
-def feed(batch: Batch, file: File) -> dict[str, NDArray[Any]]:
-    """A prepared batch by the names of a graph's inputs, in their types."""
-    arrays = batch.arrays if isinstance(batch, Fields) else {file.inputs[0].name: batch}
-    return {each.name: _cast(arrays[each.name], each) for each in file.inputs}
 
 
 def _cast(values: NDArray[Any], declared: Declared) -> NDArray[Any]:

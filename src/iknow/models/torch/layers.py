@@ -157,9 +157,7 @@ class WatchedParts(dict[str, nn.Module]):
         self.parts, self.ordered = parts, dict[str, nn.Module]()
         if any(isinstance(pooling.of(name), str) for name in self):
             kinds = (*CHANNELS_FIRST, *FEATURES_LAST)
-            self.ordered = {
-                name: part for name, part in readable.items() if isinstance(part, kinds)
-            }
+            self.ordered = {n: part for n, part in readable.items() if isinstance(part, kinds)}
         self.watched = self.ordered | left
 
     def reader(
@@ -254,10 +252,8 @@ class Trial:
 
     def _find_head(self, weighted: dict[str, None], scores: Any) -> str:
         if isinstance(scores, Tensor):
-            first = scores[:ROWS_TO_COMPARE]
-            tables = {
-                name: self._tables[name] for name in reversed(weighted) if name in self._tables
-            }
+            first, known = scores[:ROWS_TO_COMPARE], self._tables
+            tables = {name: known[name] for name in reversed(weighted) if name in known}
             for same in (torch.equal, _rank_alike):
                 for name, table in tables.items():
                     if table.numel() == first.numel() and same(table.reshape(first.shape), first):

@@ -1,21 +1,19 @@
 """Databases that hold journals: a file, by SQLite, or one of a PostgreSQL server, by psycopg.
 
 **SQLite**, the default. The write-ahead log lets others read while one process writes. With
-`synchronous=FULL` a commit returns after the log is on disk, so it survives a loss of power; a
-crash in the middle of a commit leaves nothing of it. One process writes: it holds a lock on the
-file itself, whatever name it was opened by, which the system releases when the process ends, even
-by SIGKILL. SQLite names the log after the file, so a file with two names (hard links) would have
-two logs, and is refused. A journal that is removed or replaced while it is open would take records
-that nobody can ever read, so after each commit the files must still be the same.
+`synchronous=FULL` a commit returns after the log is on disk, so it survives a loss of power. One
+process writes: it holds a lock on the file itself, whatever name it was opened by, which the system
+releases when the process ends, even by SIGKILL. SQLite names the log after the file, so a file with
+two names (hard links) would have two logs, and is refused. A journal that is removed or replaced
+while it is open would take records that nobody can ever read, so after each commit the files must
+still be the same.
 
 **PostgreSQL**. One process writes: its connection holds an advisory lock, which the server releases
 when the connection ends. `synchronous_commit` is on at least, so that a commit is on the server's
-disk when it returns. When the database goes away and comes back, the journal connects again by
-itself. A commit may have happened although its acknowledgement was lost. The new connection first
-has to get the lock, which the old one holds until the server has ended its last transaction one way
-or the other; only then is it known what was committed, and the work runs again (see
-`iknow.serve.audit.journal`). What is left of the old connection, if the network hides our end from
-the server, is terminated by its name.
+disk when it returns. After a lost acknowledgement the new connection first has to get the lock,
+which the old one holds until the server has ended its last transaction one way or the other; only
+then is it known what was committed. What is left of the old connection, if the network hides our
+end from the server, is terminated by its name.
 
 Messages never hold the password, nor parts of a URL that cannot be read, as it may be in there. A
 password with an @ or a / that was not escaped ends up in the name of the host or the database,
@@ -28,9 +26,8 @@ import os
 import re
 import secrets
 import sqlite3
-import stat
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -39,20 +36,10 @@ from urllib.parse import quote, unquote
 from iknow.core.text import shown, visible
 from iknow.errors import AuditError, MissingExtraError
 from iknow.serve.audit.journal import Journal, Retention
-from iknow.serve.audit.records import Chain
-from iknow.serve.audit.tables import (
-    RECORDS,
-    STATE,
-    TABLES,
-    JournalState,
-    Tables,
-    describe_columns,
-    first_state,
-)
+from iknow.serve.audit.records import Chain, Row
+from iknow.serve.audit.tables import COLUMNS, RECORDS, STATE, TABLES, Tables
 from iknow.storage.files import lock, sync_folder
 
-SQLITE_TYPES = {int: "INTEGER", bytes: "BLOB", str: "TEXT"}
-POSTGRES_TYPES = {int: "bigint", bytes: "bytea", str: "text"}
 NUMBER = 0x696B6E77  # "iknw": in the header of a file, and the first half of advisory locks
 PATIENCE = 5.0  # seconds to wait for another connection that holds a file for a moment
 SPARE_PAGES = 1000  # pages to give back to the system at a time after pruning
@@ -65,6 +52,8 @@ ADVICE = {
     "SQLITE_BUSY": ": another program holds it",
 }
 CONNECTING, WAITING = 5, 5  # seconds: for a connection, and for the lock of a process that ended
+KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3,
+             "tcp_user_timeout": 20_000}  # fmt: skip
 SECRETS = ("password", "sslpassword", "passfile", "sslkey")
 SHORTEST_SECRET = 3  # characters of the least part of a password that counts as secret
 NOT_SHOWN = "it cannot be reached, or refuses us; its message quotes the password and is not shown"
@@ -107,9 +96,8 @@ class FileLock:
                     f"{name} cannot be opened: {error.strerror}. Its folder and its files must be "
                     "writable"
                 ) from error
-            status = os.fstat(self._descriptor)
+            status, wrong = os.fstat(self._descriptor), ""
             self._file: Inode = status.st_dev, status.st_ino
-            wrong = None
             if lock(self._descriptor, wait=False) is False:
                 wrong = ELSEWHERE
             elif self._file != _inode_of(path):
@@ -119,7 +107,7 @@ class FileLock:
                     f"has {status.st_nlink} names (hard links), and its log would belong to one of "
                     "them: remove the others, or name another journal"
                 )
-            if wrong is not None:
+            if wrong:
                 os.close(self._descriptor)
                 raise AuditError(f"{name} {wrong}")
             _held[self._file] = self
@@ -148,25 +136,19 @@ if hasattr(os, "register_at_fork"):
 
 
 def _inode_of(path: Path | str) -> Inode | None:
-    try:
+    with suppress(OSError):
         found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
+        return found.st_dev, found.st_ino
+    return None
 
 
 class SqliteJournal(Journal):
     """A journal in a file."""
 
-    errors, mark = (sqlite3.Error,), "?"
+    errors = (sqlite3.Error,)
 
     def __init__(
-        self,
-        where: str,
-        chain: Chain,
-        retention: Retention | None = None,
-        *,
-        readonly: bool = False,
+        self, where: str, chain: Chain, retention: Retention | None, *, readonly: bool
     ) -> None:
         self._path = find_file(where, must_exist=readonly)
         super().__init__(shown(str(self._path)), chain, retention, readonly=readonly)
@@ -193,31 +175,21 @@ class SqliteJournal(Journal):
         return [_inode_of(self._path), _inode_of(f"{self._path}-wal")]
 
     def prune(self) -> bool:
-        more = super().prune()
-        if not more and self.retention is not None:
+        more, writer = super().prune(), self._writer
+        if writer is not None and self.retention is not None and not more:
             with self._writing, self._errors("made smaller"):
-                self._shrink()
+                free, pages = ask(writer, "freelist_count"), ask(writer, "page_count")
+                if free > pages / 4:  # give some back to the system: a few are soon used again
+                    writer.execute(f"PRAGMA incremental_vacuum({SPARE_PAGES})").fetchall()
         return more
-
-    def _shrink(self) -> None:
-        """Give pages back to the system if many are free; a few are soon used again."""
-        writer = self._writer
-        if writer is not None:
-            free, pages = ask(writer, "freelist_count"), ask(writer, "page_count")
-            if free > pages / 4:
-                writer.execute(f"PRAGMA incremental_vacuum({SPARE_PAGES})").fetchall()
-
-    def _used(self, tables: Tables, state: JournalState) -> float:
-        pages = ask(self._writer, "page_count") - ask(self._writer, "freelist_count")
-        return float(pages * ask(self._writer, "page_size"))
 
     def _open_reader(self) -> sqlite3.Connection:
         return connect(self._path, readonly=True)
 
-    def _open_writer(self, *, create: bool) -> sqlite3.Connection:
+    def _open_writer(self) -> sqlite3.Connection:
         connection = connect(self._path, readonly=False)
         try:
-            if create and is_empty(connection):
+            if self._genesis is None and is_empty(connection):
                 self._create(connection)
             if ask(connection, "application_id") != NUMBER:
                 raise AuditError(
@@ -239,14 +211,14 @@ class SqliteJournal(Journal):
         with transaction(connection, "IMMEDIATE"):
             if is_empty(connection):
                 connection.execute(f"PRAGMA application_id = {NUMBER}")
-                Tables(connection, self.mark).create(first_state(self.chain), SQLITE_TYPES)
+                Tables(connection).create(self.chain)
         sync_folder(self._path.parent)  # its name must survive a loss of power too
 
     def _find_foreign(self, tables: Tables, *, deep: bool) -> list[str]:
         listed = "SELECT type, name, tbl_name, sql FROM sqlite_master"
         with closing(sqlite3.connect(":memory:")) as empty:
-            made = Tables(empty, self.mark)
-            made.create(first_state(self.chain), SQLITE_TYPES)
+            made = Tables(empty)
+            made.create(self.chain)
             differ = set(made.execute(listed)) ^ set(tables.execute(listed))
         wrong = [
             f"its {kind} {shown(name)} is not one that a journal has, is missing or was changed"
@@ -265,16 +237,15 @@ def find_file(where: str, *, must_exist: bool) -> Path:
     name = shown(where)
     try:
         path = Path(where).resolve()
-        mode = path.stat().st_mode if path.exists() else None
-        has_folder = path.parent.is_dir()
+        is_file, exists, has_folder = path.is_file(), path.exists(), path.parent.is_dir()
     except (OSError, RuntimeError, ValueError) as error:
         raise AuditError(f"the journal {name} cannot be opened: {error}") from error
-    if mode is not None and not stat.S_ISREG(mode):
-        kind = "a folder" if stat.S_ISDIR(mode) else "no file"
+    if exists and not is_file:
+        kind = "a folder" if path.is_dir() else "no file"
         raise AuditError(f"the journal {name} is {kind}: name a file, such as audit.db")
     if not has_folder:
         raise AuditError(f"the journal {name} cannot be made: there is no folder {path.parent}")
-    if must_exist and mode is None:
+    if must_exist and not exists:
         raise AuditError(f"there is no journal {name}")
     return path
 
@@ -321,13 +292,27 @@ def transaction(connection: sqlite3.Connection, kind: str) -> Iterator[None]:
         raise
 
 
+class PostgresTables(Tables):
+    """The tables in a database of PostgreSQL."""
+
+    mark = "%s"
+    types: Mapping[type, str] = {int: "bigint", bytes: "bytea", str: "text"}
+
+    def insert(self, rows: Sequence[Row]) -> None:
+        statement = f"COPY {RECORDS} ({COLUMNS}) FROM STDIN (FORMAT BINARY)"
+        with self.connection.cursor() as cursor, cursor.copy(statement) as copy:
+            copy.set_types([kind for _, kind, _ in self.columns(RECORDS)])
+            for row in rows:
+                copy.write_row(row)
+
+
 class PostgresJournal(Journal):
     """A journal in a database of PostgreSQL."""
 
-    mark = "%s"
+    tables = PostgresTables
 
     def __init__(
-        self, url: str, chain: Chain, retention: Retention | None = None, *, readonly: bool = False
+        self, url: str, chain: Chain, retention: Retention | None, *, readonly: bool
     ) -> None:
         self._psycopg = _load_psycopg()
         self.errors = (self._psycopg.Error, UnicodeError)
@@ -339,19 +324,13 @@ class PostgresJournal(Journal):
     def _transaction(self, connection: Any) -> AbstractContextManager[Any]:
         return connection.transaction()  # type: ignore[no-any-return]
 
-    def _used(self, tables: Tables, state: JournalState) -> float:
-        return float(state.size)  # tables keep the room of deleted rows until it is used again
-
     def _connect(self, label: str) -> Any:
         return self._psycopg.connect(
             self._url,
             autocommit=True,
             connect_timeout=CONNECTING,
             application_name=label,
-            keepalives_idle=10,
-            keepalives_interval=5,
-            keepalives_count=3,
-            tcp_user_timeout=20_000,
+            **KEEPALIVE,
         )
 
     def _open_reader(self) -> Any:
@@ -363,7 +342,7 @@ class PostgresJournal(Journal):
             raise AuditError(f"there is no journal in {self.name}")
         return reader
 
-    def _open_writer(self, *, create: bool) -> Any:
+    def _open_writer(self) -> Any:
         connection = self._connect(self._label)
         try:
             # End our own former connections, which the server may believe to be alive.
@@ -373,7 +352,7 @@ class PostgresJournal(Journal):
                 (self._label,),
             )
             self._check_server(connection)
-            if create and not self._has_tables(connection):
+            if self._genesis is None and not self._has_tables(connection):
                 self._create(connection)
             self._acquire(connection)
         except BaseException:
@@ -399,7 +378,7 @@ class PostgresJournal(Journal):
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s, 0)", (NUMBER,))
             if not self._has_tables(connection):
-                Tables(connection, self.mark).create(first_state(self.chain), POSTGRES_TYPES)
+                self.tables(connection).create(self.chain)
 
     def _acquire(self, connection: Any) -> None:
         """Wait for the lock: a killed process may have left a transaction that is just ending."""
@@ -422,7 +401,7 @@ class PostgresJournal(Journal):
         for table in TABLES:
             columns = [
                 f"{name} {kind} {'false' if optional else 'true'}"
-                for name, kind, optional in describe_columns(table, POSTGRES_TYPES)
+                for name, kind, optional in tables.columns(table)
             ]
             if tables.execute(DESCRIBED, RECORDS, table) != [("r", *[False] * 6, columns)]:
                 wrong.append(f"its table {table} is not a plain table as a journal has it")

@@ -32,7 +32,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from iknow.core.text import shown
 from iknow.errors import AuditError, InputError
@@ -77,7 +77,7 @@ class Retention:
 
     Attributes:
         max_age: Records older than this are removed.
-        max_bytes: Above this size the oldest records are removed, 1 MiB at least.
+        max_bytes: Above this size of all the oldest records are removed, 1 MiB at least.
 
     Examples:
         >>> Retention(max_age=timedelta(days=90), max_bytes=10**9).max_age.days
@@ -101,19 +101,6 @@ class Retention:
         return "" if self.max_age is None else as_time(datetime.now(UTC) - self.max_age)
 
 
-class Survey(NamedTuple):
-    """What a journal holds, of its chain and besides.
-
-    state: of the journal. n_rows: how many there are. n_chained: how many of them lie between the
-    cut and the head. foreign: what the database has that a journal has not, in words.
-    """
-
-    state: JournalState
-    n_rows: int
-    n_chained: int
-    foreign: list[str]
-
-
 class Journal(ABC):
     """Records in a chain. Threads may share one; among processes, one writes and others read.
 
@@ -122,12 +109,12 @@ class Journal(ABC):
         chain: What computes the hashes.
         retention: What `prune` removes.
         readonly: Whether it is read alone.
+        errors: What the database raises.
+        tables: How it holds them.
     """
 
     errors: tuple[type[Exception], ...]
-    """What the database raises."""
-    mark: str
-    """What marks the places of parameters in a statement."""
+    tables: type[Tables] = Tables
 
     def __init__(
         self, name: str, chain: Chain, retention: Retention | None, *, readonly: bool
@@ -156,16 +143,11 @@ class Journal(ABC):
             self._drop_writer()
 
     def append(self, records: Sequence[Record]) -> None:
-        """Add records, all or none; when it returns, they survive a crash of the machine.
-
-        After an error none of them is acknowledged, though if a database went away in the last
-        moment they may still be there.
-
-        Args:
-            records: In their order.
+        """Add `records`, all or none; when it returns, they survive a crash of the machine.
 
         Raises:
-            AuditError: They could not be written. The journal stays sound: try again later.
+            AuditError: They could not be written, though if a database went away in the last moment
+                they may still be there. The journal stays sound: try again later.
         """
         self.write([encode(record) for record in records])
 
@@ -191,41 +173,35 @@ class Journal(ABC):
             AuditError: There is one, but its hash is not that of the chain.
         """
         found = self._find("answer", request, row)
-        answer = None if found is None else decode(found.body, found.input)
-        return answer if isinstance(answer, Answer) else None
+        return found if isinstance(found, Answer) else None
 
     def labelled(self, request: str, row: int) -> bool:
         """Whether a label came for a `row` of a `request`."""
         return self._find("label", request, row) is not None
 
-    def _find(self, kind: str, request: str, place: int) -> Row | None:
-        def find(tables: Tables) -> Row | None:
+    def _find(self, kind: str, request: str, place: int) -> Record | None:
+        def find(tables: Tables) -> Record | None:
             state = tables.state()
             places = to_key(request), place, kind, state.cut_seq, state.head_seq
             of_chain = "request = ? AND place = ? AND kind = ? AND seq > ? AND seq <= ?"
             for row in tables.find(of_chain, *places, limit=1, order="seq DESC"):
                 is_first = row.seq == state.cut_seq + 1
                 last = state.cut_hash if is_first else tables.hash_at(row.seq - 1) or b""
-                if self.readonly:  # readers may lack the key
-                    return row
-                if is_sound(row) and self.chain.next(last, row.body, row.input) == row.hash:
-                    return row
-                raise AuditError(
-                    f"record {row.seq} of {self.name} was changed: see what `iknow audit verify` "
-                    "says"
-                )
+                may_check = not self.readonly  # readers may lack the key
+                if may_check and not (is_sound(row) and self.chain.holds(last, row)):
+                    raise AuditError(
+                        f"record {row.seq} of {self.name} was changed: see what `iknow audit "
+                        "verify` says"
+                    )
+                return decode(row.body, row.input)
             return None
 
         return self._read(find) if 0 <= place <= LARGEST else None
 
     def pages(self, after: int | None = None, kind: str | None = None) -> Iterator[Page]:
-        """The rows that follow number `after`, or all, as they are stored, and the state then.
+        """The rows that follow number `after`, or all, of one `kind` or all, and the state then.
 
         The last page is empty. Some rows may be no part of the chain: `JournalState.has` knows.
-
-        Args:
-            after: A number; None for all, also those before the chain.
-            kind: Of rows; None for all kinds.
         """
         while True:
             page = self._read(lambda tables: tables.page(after, kind))  # noqa: B023
@@ -264,17 +240,12 @@ class Journal(ABC):
         state = self._read(Tables.state)
         return state.head_seq, state.head_hash.hex()
 
-    def survey(self) -> Survey:
-        """What there is besides the chain, for those who verify."""
+    def survey(self) -> tuple[JournalState, int, list[str]]:
+        """The state, how many rows there are, and what the database has that a journal has not."""
 
-        def look(tables: Tables) -> Survey:
-            state, count = tables.state(), f"count(*) FROM {RECORDS}"
-            ((n_rows,),) = tables.execute(f"SELECT {count}")
-            ((n_chained,),) = tables.execute(
-                f"SELECT count(DISTINCT seq) FROM {RECORDS} WHERE seq > ? AND seq <= ?",
-                state.cut_seq, state.head_seq,
-            )  # fmt: skip
-            return Survey(state, n_rows, n_chained, self._find_foreign(tables, deep=True))
+        def look(tables: Tables) -> tuple[JournalState, int, list[str]]:
+            ((n_rows,),) = tables.execute(f"SELECT count(*) FROM {RECORDS}")
+            return tables.state(), n_rows, self._find_foreign(tables, deep=True)
 
         return self._read(look)
 
@@ -299,10 +270,10 @@ class Journal(ABC):
     def _count_old(self, tables: Tables, state: JournalState) -> tuple[int, int, int]:
         """How many of the oldest records to remove, the last of them, and the bytes they take."""
         assert self.retention is not None
-        used, most = self._used(tables, state), self.retention.max_bytes
-        scale = used / max(state.size, 1)  # from bytes of records to bytes on disk
-        excess = used - (1 - PRUNE_SHARE) * most if most is not None and used > most else 0.0
-        oldest_time = self.retention.oldest_time()
+        most, oldest_time = self.retention.max_bytes, self.retention.oldest_time()
+        excess = 0.0
+        if most is not None and state.size > most:
+            excess = state.size - (1 - PRUNE_SHARE) * most
         count, last, freed, worth = 0, 0, 0, False
         found = tables.execute(
             f"SELECT seq, time, length(body) + coalesce(length(input), 0), "
@@ -311,7 +282,7 @@ class Journal(ABC):
             state.cut_seq,
         )
         for seq, time, size, body in found:
-            if not (time < oldest_time or freed * scale < excess):
+            if not (time < oldest_time or freed < excess):
                 break
             count, last, freed = count + 1, seq, freed + size + OVERHEAD
             worth = worth or body is None or getattr(decode(body), "what", "") != PRUNED
@@ -332,8 +303,8 @@ class Journal(ABC):
     # What a database does.
 
     @abstractmethod
-    def _open_writer(self, *, create: bool) -> Any:
-        """A connection that writes. create: make a journal where there is none."""
+    def _open_writer(self) -> Any:
+        """A connection that writes; the first one makes a journal where there is none."""
 
     @abstractmethod
     def _open_reader(self) -> Any:
@@ -346,10 +317,6 @@ class Journal(ABC):
     @abstractmethod
     def _explain(self, error: Exception) -> str:
         """An error of the database in words, and what to do."""
-
-    @abstractmethod
-    def _used(self, tables: Tables, state: JournalState) -> float:
-        """Bytes that the records take on disk."""
 
     @abstractmethod
     def _find_foreign(self, tables: Tables, *, deep: bool) -> list[str]:
@@ -373,7 +340,7 @@ class Journal(ABC):
         try:
             if not self.readonly:
                 with self._errors("opened"):
-                    self._writer = self._open_writer(create=True)
+                    self._writer = self._open_writer()
             state, wrong = self._read(look)
             if wrong:
                 raise AuditError(
@@ -414,9 +381,9 @@ class Journal(ABC):
     def _commit(self, work: Callable[[Tables], Result]) -> Result:
         self._in_doubt = is_done = False
         try:
-            self._writer = self._writer or self._open_writer(create=False)
+            self._writer = self._writer or self._open_writer()
             with self._transaction(self._writer):
-                result = work(Tables(self._writer, self.mark))
+                result = work(self.tables(self._writer))
                 is_done = True
         except BaseException:
             self._in_doubt = is_done or getattr(self._writer, "closed", False)
@@ -436,7 +403,7 @@ class Journal(ABC):
 
     def _see(self, work: Callable[[Tables], Result]) -> Result:
         with self._transaction(self._reader):
-            return work(Tables(self._reader, self.mark))
+            return work(self.tables(self._reader))
 
     @contextmanager
     def _errors(self, done: str) -> Iterator[None]:

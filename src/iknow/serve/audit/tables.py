@@ -54,13 +54,6 @@ class Page(NamedTuple):
     rows: list[Row]
 
 
-def describe_columns(table: str, types: Mapping[type, str]) -> Iterator[tuple[str, str, bool]]:
-    """The name of each column, its type in a database of these `types`, whether it may be NULL."""
-    for name, hint in TABLES[table].items():
-        kind = (*get_args(hint), hint)[0]
-        yield name, types[kind], kind is not hint
-
-
 def is_sound(row: Row | JournalState) -> bool:
     """Whether the values of a row have their types: SQLite holds what it is given."""
     hints = TABLES[RECORDS if isinstance(row, Row) else STATE]
@@ -68,32 +61,44 @@ def is_sound(row: Row | JournalState) -> bool:
 
 
 class Tables:
-    """The tables within one transaction.
+    """The tables within one transaction of a connection; as SQLite has them, unless overridden.
 
-    Args:
-        connection: Of `sqlite3` or `psycopg`.
-        mark: What marks the places of parameters there.
+    Attributes:
+        mark: What marks the places of parameters in a statement.
+        types: What the database calls its types.
     """
 
-    def __init__(self, connection: Any, mark: str) -> None:
-        self._connection, self._mark = connection, mark
+    mark = "?"
+    types: Mapping[type, str] = {int: "INTEGER", bytes: "BLOB", str: "TEXT"}
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
 
     def execute(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
         """Run a statement, in which ? marks the places of parameters; returns rows."""
-        cursor = self._connection.execute(statement.replace("?", self._mark), parameters)
+        cursor = self.connection.execute(statement.replace("?", self.mark), parameters)
         return cursor.fetchall() if cursor.description else []
 
-    def create(self, state: JournalState, types: Mapping[type, str]) -> None:
-        """Make the tables of an empty database. types: its names for `int`, `bytes` and `str`."""
+    def columns(self, table: str) -> Iterator[tuple[str, str, bool]]:
+        """The name of each column of a table, its type, and whether it may be NULL."""
+        for name, hint in TABLES[table].items():
+            kind = (*get_args(hint), hint)[0]
+            yield name, self.types[kind], kind is not hint
+
+    def create(self, chain: Chain) -> None:
+        """Make the tables of a new journal in an empty database."""
         for table in TABLES:
             columns = [
                 f"{name} {kind}"
                 + (" PRIMARY KEY" if name == "seq" else "" if optional else " NOT NULL")
-                for name, kind, optional in describe_columns(table, types)
+                for name, kind, optional in self.columns(table)
             ]
             self.execute(f"CREATE TABLE {table} ({', '.join(columns)})")
         for index in INDEXES:
             self.execute(index)
+        genesis = secrets.token_bytes(HASH_SIZE)
+        seal, check = chain.seal(0, genesis), chain.check_of(genesis)
+        state = JournalState(VERSION, genesis, check, 0, genesis, 0, genesis, seal, 0)
         self.execute(f"INSERT INTO {STATE} VALUES ({', '.join('?' * len(state))})", *state)
 
     def state(self) -> JournalState:
@@ -117,9 +122,9 @@ class Tables:
 
     def insert(self, rows: Sequence[Row]) -> None:
         """Add rows to the table of records."""
-        marks = ", ".join([self._mark] * len(Row._fields))
+        marks = ", ".join("?" * len(Row._fields))
         statement = f"INSERT INTO {RECORDS} ({COLUMNS}) VALUES ({marks})"
-        self._connection.cursor().executemany(statement, rows)
+        self.connection.executemany(statement, rows)
 
     def find(self, condition: str, *parameters: Any, limit: int, order: str = "seq") -> list[Row]:
         """The first rows, in some order, of which a condition is true."""
@@ -140,13 +145,6 @@ class Tables:
     def hash_at(self, seq: int) -> bytes | None:
         found = self.execute(f"SELECT hash FROM {RECORDS} WHERE seq = ?", seq)
         return found[0][0] if found else None
-
-
-def first_state(chain: Chain) -> JournalState:
-    """The state of a new journal."""
-    genesis = secrets.token_bytes(HASH_SIZE)
-    seal = chain.seal(0, genesis)
-    return JournalState(VERSION, genesis, chain.check_of(genesis), 0, genesis, 0, genesis, seal, 0)
 
 
 def extend(

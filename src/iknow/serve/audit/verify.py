@@ -1,20 +1,20 @@
 """Verifying: that a journal is what was written, and that its answers follow from their inputs.
 
 Without a key, or a head that was noted elsewhere, who can write to the journal could have made all
-of it anew; see `chain` for what can be seen.
+of it anew; see `iknow.serve.audit.records` for what can be seen.
 
 A walk along the chain names every place where it does not hold. After a break it goes on from the
 hash that is stored there, so that one changed record is one problem and not the end. What each
 problem looks like:
 
 - a changed record: its own hash does not fit, the next record's does;
-- a missing record: a number is left out;
-- records that changed places: the content of one fits the place of another;
 - a hash that was replaced: the record fits, the next one does not;
+- a missing record: a number is left out;
+- records that changed places: neither fits at the place of the other;
 - a beginning that is missing: no event "pruned" in the chain states the hash that it begins with;
 - an end that is missing: the head that the journal notes, or one that was noted elsewhere, is not
   there;
-- rows beside the chain: there are more than lie between its beginning and its end;
+- rows beside the chain: their numbers are not between its beginning and its end;
 - anything else in the database: a table, a column, a trigger, a view in the place of a table.
 
 The journal may grow, and be pruned, meanwhile.
@@ -22,6 +22,7 @@ The journal may grow, and be pruned, meanwhile.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -32,7 +33,6 @@ from iknow.errors import AuditError, IknowError
 from iknow.serve.audit.inputs import decode_input
 from iknow.serve.audit.journal import PRUNED, Journal
 from iknow.serve.audit.records import (
-    HASH_SIZE,
     LARGEST,
     Answer,
     Columns,
@@ -45,12 +45,9 @@ from iknow.serve.audit.records import (
 from iknow.serve.audit.tables import JournalState, is_sound
 
 Assess = Callable[[str, Sequence[Any]], Columns | None]
-"""From the sha256 of a bundle and its inputs to beliefs (JSON), assertions, reasons and levels,
-one for each input; None if it does not know the bundle.
-"""
+"""From the sha256 of a bundle and inputs to what it says about each; None if it is not known."""
+HEAD = re.compile(r"([0-9]{1,18}):([0-9a-fA-F]{64})")
 MOST = 100  # problems to describe; the rest are counted
-TRIED = 200  # broken records among which to look for exchanged places
-CHANGED = "it was changed, or the one before it was"
 
 
 class NotedHead(NamedTuple):
@@ -67,19 +64,12 @@ class NotedHead(NamedTuple):
             >>> NotedHead.from_text("12:" + "ab" * 32).seq
             12
         """
-        seq, _, digits = text.strip().partition(":")
-        try:
-            if (
-                not (seq.isascii() and seq.isdigit())
-                or len(seq) > 18
-                or len(digits) != 2 * HASH_SIZE
-            ):
-                raise ValueError
-            return cls(int(seq), bytes.fromhex(digits))
-        except ValueError:
+        found = HEAD.fullmatch(text.strip())
+        if found is None:
             raise AuditError(
                 f"a head must be SEQ:HASH as `iknow audit head` prints it; got {shown(text)}"
-            ) from None
+            )
+        return cls(int(found[1]), bytes.fromhex(found[2]))
 
 
 @dataclass
@@ -119,41 +109,35 @@ class Verification:
 class Verifier:
     """Walks along the chain of a journal; `found` is what it has found.
 
-    heads: those that were noted elsewhere. start: a record up to which all is known to be well.
+    heads: those that were noted elsewhere.
     """
 
-    def __init__(
-        self, journal: Journal, heads: Sequence[NotedHead], start: NotedHead | None
-    ) -> None:
+    def __init__(self, journal: Journal, heads: Sequence[NotedHead]) -> None:
         self.found = Verification(journal.name, journal.chain.is_keyed)
         self._journal, self._chain = journal, journal.chain
-        self._start, self._noted = start, {head.seq: head.hash for head in heads}
-        self._seq, self._hash, self._n_foreign = 0, b"", 0
-        self._problems: list[tuple[int | None, str]] = []
-        self._broken: list[tuple[Row, bytes]] = []
+        self._noted = {head.seq: head.hash for head in heads}
+        self._seq, self._hash = -1, b""
+        self._problems: list[tuple[int, str]] = []
         self._cut, self._vouched = (0, ""), False
         if len(self._noted) < len(set(heads)):
             self._report(None, "two different heads are given for the same record")
 
     def walk(self) -> Iterator[list[tuple[int, Record]]]:
         """Check all rows; gives the records of each page, with their numbers."""
-        start, state = self._start, None
-        for page in self._journal.pages(None if start is None else start.seq):
-            if state is None:
-                self._journal.check_key(page.state)
-                self._enter(page.state)
-                if start is not None and start.seq > page.state.cut_seq:
-                    (self._seq, self._hash), self._vouched = start, True
+        for state, rows in self._journal.pages():
+            if self._seq < 0:
+                self._journal.check_key(state)
+                self._enter(state)
                 self._meet_noted()
-            state = page.state
-            yield [record for row in page.rows for record in self._step(row, state)]
-        assert state is not None
+            yield [record for row in rows for record in self._step(row, state)]
         self._finish(state)
 
     def _report(self, seq: int | None, problem: str) -> None:
+        """seq: the number of a record; None for the whole."""
         self.found.n_problems += 1
         if len(self._problems) < MOST:
-            self._problems.append((seq, problem))
+            told = problem if seq is None else f"record {seq}: {problem}"
+            self._problems.append((LARGEST if seq is None else seq, told))
 
     def _enter(self, state: JournalState) -> None:
         """Start, or start again, where pruning ended."""
@@ -165,7 +149,6 @@ class Verifier:
     def _step(self, row: Row, state: JournalState) -> Iterator[tuple[int, Record]]:
         """Check one row against those before it; gives its record, if it can be read."""
         if not state.has(row.seq):
-            self._n_foreign += 1
             ends = f"which goes from {state.cut_seq + 1} to {state.head_seq}"
             self._report(row.seq, f"it is no part of the chain, {ends}")
             return
@@ -177,11 +160,8 @@ class Verifier:
         if row.seq != self._seq + 1:
             missing = f"{self._seq + 1} to {row.seq - 1}"
             self._report(row.seq, f"the records before it are missing: {missing}")
-        elif self._chain.next(self._hash, row.body, row.input) != row.hash:
-            if len(self._broken) < TRIED:
-                self._broken.append((row, self._hash))
-            else:
-                self._report(row.seq, CHANGED)
+        elif not self._chain.holds(self._hash, row):
+            self._report(row.seq, "it was changed, or the one before it was")
         self.found.first = self.found.first or row.seq
         self._seq, self._hash = row.seq, bytes(row.hash)
         self.found.n_records += 1
@@ -216,7 +196,6 @@ class Verifier:
 
     def _finish(self, state: JournalState) -> None:
         """What can be said only at the end, when the journal had this `state`."""
-        self._explain_broken()
         if not self._vouched:
             self._report(
                 None,
@@ -231,26 +210,18 @@ class Verifier:
             )
         if self._chain.seal(state.head_seq, state.head_hash) != state.seal:
             self._report(None, "the journal's note of its head was changed")
-        self._compare()
+        now, n_rows, foreign = self._journal.survey()  # everything must be in the chain
+        n_expected = now.head_seq - now.cut_seq
+        if n_rows != n_expected and not self.found.n_problems:
+            self._report(None, f"its table has {n_rows} rows, and its chain {n_expected}")
+        for what in foreign:
+            self._report(None, what)
         for seq in self._noted:
             where = "was pruned, and cannot be compared" if seq <= state.cut_seq else "is missing"
             self._report(None, f"record {seq}, a head that was noted, {where}")
-        ordered = sorted(self._problems, key=lambda each: LARGEST if each[0] is None else each[0])
-        self.found.problems = tuple(
-            told if seq is None else f"record {seq}: {told}" for seq, told in ordered[:MOST]
-        )
+        self._problems.sort(key=lambda each: each[0])
+        self.found.problems = tuple(told for _, told in self._problems)
         self.found.last, self.found.head = self._seq, self._hash.hex()
-
-    def _compare(self) -> None:
-        """Everything in the database must be in the chain."""
-        state, n_rows, n_chained, foreign = self._journal.survey()
-        if n_rows > n_chained and not self._n_foreign:
-            self._report(None, f"{n_rows - n_chained} rows of its table are no part of the chain")
-        n_expected = state.head_seq - state.cut_seq
-        if n_chained != n_expected and not self.found.n_problems:
-            self._report(None, f"its table has {n_chained} records, and its chain {n_expected}")
-        for what in foreign:
-            self._report(None, what)
 
     def derive(
         self, records: Sequence[tuple[int, Record]], assess: Assess, tolerance: float
@@ -282,22 +253,6 @@ class Verifier:
                     for difference in _differences(record, now, tolerance):
                         self._report(seq, difference)
 
-    def _explain_broken(self) -> None:
-        """Tell records that changed places from changed ones."""
-        others, self._problems = self._problems, []  # what breaks the chain comes first
-        for row, _ in self._broken:
-            places = (
-                other.seq
-                for other, before in self._broken
-                if other is not row and self._chain.next(before, row.body, row.input) == other.hash
-            )
-            place = next(places, None)
-            self._report(
-                row.seq,
-                CHANGED if place is None else f"it changed places: it is what record {place} was",
-            )
-        self._problems += others
-
 
 def _differences(record: Answer, now: tuple[Any, ...], tolerance: float) -> Iterator[str]:
     """What differs between a recorded answer and one derived from its input."""
@@ -314,7 +269,6 @@ def verify(
     journal: Journal,
     *,
     heads: Sequence[NotedHead] = (),
-    start: NotedHead | None = None,
     assess: Assess | None = None,
     level_tolerance: float = 0.0,
     told: Callable[[int], None] = lambda _: None,
@@ -324,7 +278,6 @@ def verify(
     Args:
         journal: Open, for reading at least.
         heads: Heads that were noted elsewhere, to be found in the chain.
-        start: A record up to which all is known to be well. Default: all records are checked.
         assess: Derives answers from the inputs that were kept. Default: they are not derived.
         level_tolerance: How far a derived level may be from the recorded one.
         told: Is called with the number of records that are done.
@@ -339,7 +292,7 @@ def verify(
         ...     verify(journal).holds
         True
     """
-    verifier = Verifier(journal, heads, start)
+    verifier = Verifier(journal, heads)
     for records in verifier.walk():
         if assess is not None:
             verifier.derive(records, assess, level_tolerance)

@@ -37,25 +37,28 @@ fixed grid that does not depend on m̄, as the inequality needs it. (A beta-bino
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from threading import Lock
 from typing import Annotated, Any, Literal, Self
 
+import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
 from iknow.core.arrays import Floats
-from iknow.core.text import as_real
 from iknow.errors import InputError
-from iknow.serve.monitor.drift import Alarm
-from iknow.serve.monitor.martingale import as_evidence, play, start
-from iknow.serve.monitor.state import array_from_text, array_to_text, read_state
+from iknow.serve.monitor.gamblers import Alarm, Gamblers, GamblersState, as_rate, as_state
+from iknow.serve.monitor.martingale import as_evidence
 
 TILTS: Floats = 2.0 ** np.arange(-12, 4.5, 0.5)
 """|λ|, from what tells most about ten million samples to what tells most without any error."""
 
 HALVINGS = 60
+ODDS: Floats = np.array([1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0])
+"""How many times higher than certified the odds of an error may be; the first makes no bet."""
+
+Count = Annotated[int, Meta(ge=0)]
 
 
 def bound_errors(errors: int, n: int, alpha: float) -> tuple[float, float]:
@@ -66,45 +69,22 @@ def bound_errors(errors: int, n: int, alpha: float) -> tuple[float, float]:
         >>> print(f"{low:.4f} to {high:.4f}")
         0.0005 to 0.0172
     """
-    if n == 0:
-        return 0.0, 1.0
-    limit, share = np.log(2 / alpha), errors / n
 
-    def speaks_against(average: float, sign: int) -> bool:
-        tilts = sign * TILTS
-        with np.errstate(divide="ignore"):  # all samples wrong, and the average 0
-            logs = tilts * errors - n * np.log1p(np.expm1(tilts) * average)
-        highest = logs.max()
-        return bool(highest + np.log(np.exp(logs - highest).mean()) >= limit)
-
-    return (
-        _last_refuted(0.0, share, lambda average: speaks_against(average, 1)),
-        _last_refuted(1.0, share, lambda average: speaks_against(average, -1)),
-    )
-
-
-def _last_refuted(refuted: float, kept: float, is_refuted: Callable[[float], bool]) -> float:
-    """The end of the interval between an average that is refuted, if any is, and one that is not.
-
-    Rounded outward: the result itself is refuted, or the end of all averages.
-    """
-    if not is_refuted(refuted):
+    def find_end(refuted: float, sign: int) -> float:
+        """The last average that is refuted from one end of all, or that end itself."""
+        tilts, kept, average = sign * TILTS, errors / n, refuted
+        for _ in range(1 + HALVINGS):
+            with np.errstate(divide="ignore"):  # all samples wrong, and the average 0
+                logs = tilts * errors - n * np.log1p(np.expm1(tilts) * average)
+            highest = logs.max()
+            if highest + np.log(np.exp(logs - highest).mean()) >= np.log(2 / alpha):
+                refuted = average
+            else:
+                kept = average
+            average = (refuted + kept) / 2
         return refuted
-    for _ in range(HALVINGS):
-        middle = (refuted + kept) / 2
-        if is_refuted(middle):
-            refuted = middle
-        else:
-            kept = middle
-    return refuted
 
-
-ODDS: Floats = np.array([1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0])
-"""How many times higher than certified the odds of an error may be; the first makes no bet."""
-
-ARRAYS = ("stakes", "exponents")
-NUMBERS = ("now", "highest", "samples", "errors", "alarmed_at")
-Count = Annotated[int, Meta(ge=0)]
+    return (find_end(0.0, 1), find_end(1.0, -1)) if n else (0.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -114,7 +94,6 @@ class AccuracyReport:
     Attributes:
         samples: Number of labeled IK.
         right: Number of right ones.
-        accuracy: Their share; None without any.
         low: Lower end of the confidence sequence for the average accuracy so far.
         high: Its upper end.
         confidence: Probability that it holds at all times.
@@ -122,13 +101,11 @@ class AccuracyReport:
         evidence: The capital now: evidence that the accuracy is below the certified one.
         highest: The highest evidence so far.
         threshold: The evidence at which the alarm rings.
-        alarmed: Whether it rang.
         alarmed_at: The number of the labeled IK at which it rang; None if it did not.
     """
 
     samples: int
     right: int
-    accuracy: float | None
     low: float
     high: float
     confidence: float
@@ -136,27 +113,28 @@ class AccuracyReport:
     evidence: float
     highest: float
     threshold: float
-    alarmed: bool
     alarmed_at: int | None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return asdict(self)
+    @property
+    def accuracy(self) -> float | None:
+        """The share of right ones; None without any label."""
+        return self.right / self.samples if self.samples else None
+
+    @property
+    def alarmed(self) -> bool:
+        """Whether the alarm rang."""
+        return self.alarmed_at is not None
 
 
 class AccuracyState(Struct, frozen=True, forbid_unknown_fields=True):
-    """The whole state of a monitor; its arrays as base64."""
+    """The whole state of a monitor."""
 
     format: Literal[1]
     certified: float | None
     rate: float
-    now: float
-    highest: float
     samples: Count
     errors: Count
-    alarmed_at: Count
-    stakes: str
-    exponents: str
+    gamblers: GamblersState
 
 
 class AccuracyMonitor:
@@ -176,17 +154,11 @@ class AccuracyMonitor:
     """
 
     def __init__(self, certified: float | None, rate: float = 0.01) -> None:
-        def inside(number: float) -> bool:
-            return 0 < number < 1
-
-        self.certified = certified
-        if certified is not None:
-            self.certified = as_real(certified, "certified", "lie between 0 and 1", inside)
-        self.rate = as_real(rate, "rate", "lie between 0 and 1", inside)
+        self.certified = None if certified is None else as_rate(certified, "certified")
+        self.rate = as_rate(rate)
         self._lock = Lock()
-        self._stakes, self._exponents = start((), len(ODDS))
-        self._samples = self._errors = self._alarmed_at = 0
-        self._now = self._highest = 0.0
+        self._gamblers = Gamblers([("accuracy", "")], np.array([1 / self.rate]), len(ODDS))
+        self._samples = self._errors = 0
 
     def update(self, right: Any) -> tuple[Alarm, ...]:
         """Take in labels of n answers that were IK, in the order of their arrival.
@@ -208,84 +180,59 @@ class AccuracyMonitor:
             self._errors += int((~given.astype(bool)).sum())
             if self.certified is None or not len(given):
                 return ()
+            known = len(self._gamblers.rang)
             factors = _factors(1 - self.certified)[(~given).astype(int)]
-            self._stakes, self._exponents, found = play(
-                self._stakes, self._exponents, factors, before
-            )
-            self._now = float(found[-1])
-            self._highest = max(self._highest, float(found.max()))
-            enough = np.flatnonzero(found >= -np.log2(self.rate))
-            if self._alarmed_at or not len(enough):
-                return ()
-            self._alarmed_at = before + int(enough[0]) + 1
-            evidence = as_evidence(found[enough[0]])
-            return (Alarm("accuracy", "", self._alarmed_at, evidence, 1 / self.rate),)
+            found = self._gamblers.play(0, factors)[:, None]
+            self._gamblers.ring(np.zeros(found.shape, dtype=np.int64), found, before)
+            return self._gamblers.alarms()[known:]
 
     def report(self) -> AccuracyReport:
         """Return the accuracy so far and the evidence against the certificate."""
         with self._lock:
-            samples, errors = self._samples, self._errors
-            now, highest, alarmed_at = self._now, self._highest, self._alarmed_at
+            samples, errors, gamblers = self._samples, self._errors, self._gamblers
+            evidence, highest = (as_evidence(each[0]) for each in (gamblers.now, gamblers.highest))
+            alarmed_at = int(gamblers.rang_at[0]) or None
         low, high = bound_errors(errors, samples, self.rate)
         return AccuracyReport(
             samples=samples,
             right=samples - errors,
-            accuracy=(samples - errors) / samples if samples else None,
             low=1 - high,
             high=1 - low,
             confidence=1 - self.rate,
             certified=self.certified,
-            evidence=as_evidence(now),
-            highest=as_evidence(highest),
+            evidence=evidence,
+            highest=highest,
             threshold=1 / self.rate,
-            alarmed=bool(alarmed_at),
-            alarmed_at=alarmed_at or None,
+            alarmed_at=alarmed_at,
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the whole state as plain values for JSON, so that a restart changes nothing."""
         with self._lock:
-            return {
-                "format": 1,
-                "certified": self.certified,
-                "rate": self.rate,
-                **{key: getattr(self, f"_{key}") for key in NUMBERS},
-                **{key: array_to_text(getattr(self, f"_{key}")) for key in ARRAYS},
-            }
+            state = AccuracyState(
+                format=1,
+                certified=self.certified,
+                rate=self.rate,
+                samples=self._samples,
+                errors=self._errors,
+                gamblers=self._gamblers.state(),
+            )
+        return msgspec.to_builtins(state)  # type: ignore[no-any-return]
 
     @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Self:
+    def from_dict(cls, record: Mapping[str, Any], rate: float | None = None) -> Self:
         """Return the monitor whose `to_dict` wrote the `record`, to go on where it was.
 
-        Raises:
-            InputError: The state is damaged, or of another format.
+        It rings at this `rate` from now on; None keeps that of the record. An `InputError` says
+        that the state is damaged, or of another format.
         """
-        state = read_state(record, AccuracyState)
-        monitor = cls(state.certified, state.rate)
-        for key in ARRAYS:
-            fresh = getattr(monitor, f"_{key}")
-            setattr(monitor, f"_{key}", array_from_text(getattr(state, key), fresh, key))
-        for key in NUMBERS:
-            setattr(monitor, f"_{key}", getattr(state, key))
-        is_finite = np.isfinite([state.now, state.highest]).all()
-        if not (is_finite and state.errors <= state.samples >= state.alarmed_at):
+        state = as_state(record, AccuracyState)
+        monitor = cls(state.certified, state.rate if rate is None else rate)
+        monitor._samples, monitor._errors = state.samples, state.errors
+        monitor._gamblers.restore(state.gamblers)
+        if not state.errors <= state.samples >= int(monitor._gamblers.rang_at[0]):
             raise InputError("the numbers in the state of a monitor do not fit each other")
         return monitor
-
-    def resume(self, record: Mapping[str, Any]) -> AccuracyMonitor:
-        """Return a monitor that goes on where another one, about the same model, was saved.
-
-        It rings at this one's `rate` from now on.
-
-        Args:
-            record: What `to_dict` wrote.
-
-        Raises:
-            InputError: The state is damaged.
-        """
-        found = AccuracyMonitor.from_dict(record)
-        found.rate = self.rate
-        return found
 
 
 def _factors(allowed: float) -> Floats:

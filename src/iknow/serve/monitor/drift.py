@@ -14,7 +14,7 @@ of reference samples and any distribution of levels, ties included.
 
 What breaks it: reference samples unlike any stream, such as training samples, or those that laid
 the path of levels; a stream whose samples depend on each other, such as the frames of a film.
-`reset` starts anew, and spends `rate` once more. Without reference samples the stream is compared
+`reset` spends `rate` once more. Without reference samples the stream is compared
 with its own beginning, so a change before its first sample cannot be seen.
 
 A detector rings once, and the alarm stays on until `reset`. One detector watches all samples, one
@@ -31,76 +31,42 @@ Samples without a belief belong to no class. They go to one pool more, which nev
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from threading import Lock
 from typing import Annotated, Any, Literal, Self
 
+import msgspec
 import numpy as np
 from msgspec import Meta, Struct
-from numpy.typing import NDArray
 
 from iknow.core.arrays import Floats, Ints
 from iknow.core.codes import NO_BELIEF
-from iknow.core.text import as_flag, as_real, as_whole
+from iknow.core.text import as_whole, shown
 from iknow.core.text import name as visible_name
 from iknow.errors import InputError
 from iknow.explain.assessment import Assessment
 from iknow.selection.watch import Watch
+from iknow.serve.monitor.gamblers import (
+    Alarm,
+    Gamblers,
+    GamblersState,
+    as_rate,
+    as_state,
+    pack,
+    unpack,
+)
 from iknow.serve.monitor.martingale import (
     N_BINS,
     as_evidence,
     bet,
     draw_ties,
     find_bins,
-    play,
     rank_in_turn,
-    start,
-)
-from iknow.serve.monitor.state import (
-    array_from_text,
-    array_to_text,
-    generator_from_dict,
-    read_state,
 )
 
 OVERALL, LAYERS, CLASSES = 0.5, 0.25, 0.25
-SUSPICIOUS = 10.0
-"""Evidence at which a class or a layer is named as one that may have moved."""
-
-AT_ONCE = 256
-"""Samples ranked together: the pairs among them take memory."""
-
-ARRAYS = ("reference", "counts", "stakes", "exponents", "seen", "now", "highest", "rang_at")
-
-
-@dataclass(frozen=True)
-class Alarm:
-    """A detector rang.
-
-    Attributes:
-        kind: "overall", "class" or "layer".
-        name: The label of the class, or the layer; "" for overall.
-        sample: The number of the sample at which it rang, from 1, since the last reset.
-        evidence: The capital at that sample.
-        threshold: What it takes to ring.
-    """
-
-    kind: str
-    name: str
-    sample: int
-    evidence: float
-    threshold: float
-
-    def __str__(self) -> str:
-        where = f" in {self.kind} {self.name}" if self.name else ""
-        return (
-            f"drift{where}: at sample {self.sample:,} the evidence is {self.evidence:.3g}, and "
-            f"{self.threshold:.3g} was enough"
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return asdict(self)
+SUSPICIOUS = 10.0  # evidence at which a class or a layer is named as one that may have moved
+AT_ONCE = 256  # samples ranked together: the pairs among them take memory
 
 
 @dataclass(frozen=True)
@@ -135,24 +101,25 @@ class DriftReport:
     """The state of an alarm.
 
     Attributes:
-        alarmed: Whether any detector rang since the last reset.
-        since: The number of samples since the first alarm; None without one.
         samples: Number of samples seen since the last reset.
         reference: Number of reference samples; 0 if the stream is compared with its own beginning.
         rate: The promised bound on the probability that any detector ever rings without drift.
         resets: How often the alarm was reset; each reset spends the rate once more.
-        alarms: Those that rang, in order.
+        alarms: Those that rang since the last reset, in order.
         detectors: All of them: overall, then layers, then classes.
     """
 
-    alarmed: bool
-    since: int | None
     samples: int
     reference: int
     rate: float
     resets: int
     alarms: tuple[Alarm, ...]
     detectors: tuple[Detector, ...]
+
+    @property
+    def alarmed(self) -> bool:
+        """Whether any detector rang since the last reset."""
+        return bool(self.alarms)
 
     @property
     def note(self) -> str:
@@ -192,38 +159,19 @@ class DriftReport:
                 said.append(f"{what} that may have moved, with their evidence: {listed}")
         return [*said, self.note] if self.note else said
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        suspects = {
-            kind: [each.name for each in self.suspects(kind)] for kind in ("class", "layer")
-        }
-        return {
-            **asdict(self),
-            "alarms": [alarm.to_dict() for alarm in self.alarms],
-            "detectors": [asdict(each) for each in self.detectors],
-            "suspects": suspects,
-            "note": self.note,
-        }
-
 
 class DriftState(Struct, frozen=True, forbid_unknown_fields=True):
-    """The whole state of an alarm; its arrays as base64."""
+    """The whole state of an alarm; its arrays as bytes."""
 
     format: Literal[1]
     classes: tuple[str, ...]
     layers: tuple[str, ...]
     rate: float
     resets: Annotated[int, Meta(ge=0)]
-    rang: list[tuple[int, float]]
     generator: dict[str, Any]
-    reference: str
-    counts: str
-    stakes: str
-    exponents: str
-    seen: str
-    now: str
-    highest: str
-    rang_at: str
+    reference: bytes
+    counts: bytes
+    gamblers: GamblersState
 
 
 class DriftAlarm:
@@ -257,7 +205,7 @@ class DriftAlarm:
         rate: float = 0.01,
         seed: int = 0,
     ) -> None:
-        self.rate = as_real(rate, "rate", "lie between 0 and 1", lambda number: 0 < number < 1)
+        self.rate = as_rate(rate)
         self._classes = tuple(str(label) for label in classes)
         self._layers = tuple(str(layer) for layer in layers)
         if not self._classes or not self._layers:
@@ -265,7 +213,7 @@ class DriftAlarm:
         by_layer = [("layer", visible_name(each)) for each in self._layers]
         by_class = [("class", visible_name(each)) for each in self._classes]
         self._names = [("overall", ""), *by_layer, *by_class]
-        self._thresholds = self._set_thresholds()
+        self._codes = np.arange(NO_BELIEF, len(self._classes))
         self._generator = np.random.default_rng(as_whole(seed, "seed", "be a whole number >= 0", 0))
         self._lock = Lock()
         self._resets = 0
@@ -278,25 +226,15 @@ class DriftAlarm:
 
     def _begin(self) -> None:
         """Begin with the reference alone."""
-        n_pools = len(self._reference)
-        self._counts = self._reference.copy()
-        self._stakes, self._exponents = start((n_pools,))
-        self._seen: Ints = np.zeros(n_pools, dtype=np.int64)
-        self._now: Floats = np.zeros(n_pools)
-        self._highest: Floats = np.zeros(n_pools)
-        self._rang_at: Ints = np.zeros(n_pools, dtype=np.int64)
-        self._rang: list[tuple[int, float]] = []  # pools and their evidence, in order
-
-    def _set_thresholds(self) -> Floats:
-        """The evidence at which each detector rings, of shape (n_pools,)."""
         parts = ((OVERALL, 1), (LAYERS, len(self._layers)), (CLASSES, len(self._classes)))
         shares = [np.full(count, self.rate * weight / count) for weight, count in parts]
-        return np.append(1 / np.concatenate(shares), np.inf)
+        thresholds = np.append(1 / np.concatenate(shares), np.inf)
+        self._counts, self._gamblers = self._reference.copy(), Gamblers(self._names, thresholds)
 
     @property
     def alarmed(self) -> bool:
         """Whether any detector rang since the last reset."""
-        return bool(self._rang)
+        return bool(self._gamblers.rang)
 
     def update(self, level: Any, belief: Any, layer_levels: Any) -> tuple[Alarm, ...]:
         """Take in n samples in the order of their arrival; how they are batched changes nothing.
@@ -311,60 +249,43 @@ class DriftAlarm:
         """
         pools, bins = self._place(level, belief, layer_levels)
         with self._lock:
-            before = len(self._rang)
+            before = len(self._gamblers.rang)
             for first in range(0, len(bins), AT_ONCE):
                 part = slice(first, first + AT_ONCE)
                 self._advance(pools[part], bins[part])
-            return self._alarms()[before:]
+            return self._gamblers.alarms()[before:]
 
-    def reset(self, *, reference: bool = True) -> None:
-        """Start anew, with fresh evidence and the `rate` to spend once more.
-
-        Args:
-            reference: Compare with the same reference samples again. False forgets them: what
-                comes now is the new normal.
-        """
-        kept = as_flag(reference, "reference")
+    def reset(self) -> None:
+        """Start anew beside the same reference, with the `rate` to spend once more."""
         with self._lock:
-            self._reference = self._reference if kept else np.zeros_like(self._reference)
             self._resets += 1
             self._begin()
 
     def report(self) -> DriftReport:
         """Return what each detector has seen."""
         with self._lock:
-            alarms, samples = self._alarms(), int(self._seen[0])
-            held = self._reference.sum(axis=1).tolist()
+            held, known = self._reference.sum(axis=1).tolist(), self._gamblers
             detectors = tuple(
                 Detector(
                     *name,
                     reference=held[pool],
-                    samples=int(self._seen[pool]),
-                    evidence=as_evidence(self._now[pool]),
-                    log2_evidence=float(self._now[pool]),
-                    highest=as_evidence(self._highest[pool]),
-                    threshold=float(self._thresholds[pool]),
-                    alarmed_at=int(self._rang_at[pool]) or None,
+                    samples=int(known.seen[pool]),
+                    evidence=as_evidence(known.now[pool]),
+                    log2_evidence=float(known.now[pool]),
+                    highest=as_evidence(known.highest[pool]),
+                    threshold=float(known.thresholds[pool]),
+                    alarmed_at=int(known.rang_at[pool]) or None,
                 )
                 for pool, name in enumerate(self._names)
             )
             return DriftReport(
-                alarmed=bool(alarms),
-                since=samples - alarms[0].sample if alarms else None,
-                samples=samples,
+                samples=detectors[0].samples,
                 reference=held[0],
                 rate=self.rate,
                 resets=self._resets,
-                alarms=alarms,
+                alarms=known.alarms(),
                 detectors=detectors,
             )
-
-    def _alarms(self) -> tuple[Alarm, ...]:
-        enough = self._thresholds.tolist()
-        return tuple(
-            Alarm(*self._names[pool], int(self._rang_at[pool]), evidence, enough[pool])
-            for pool, evidence in self._rang
-        )
 
     def _place(self, level: Any, belief: Any, layer_levels: Any) -> tuple[Ints, Ints]:
         """The pool and the bin of each score, both of shape (n, 2 + n_layers).
@@ -372,12 +293,14 @@ class DriftAlarm:
         The columns: all samples, the layers, the class.
         """
         overall, by_layer = find_bins(level, "levels"), find_bins(layer_levels, "layer levels")
-        codes = _as_codes(belief, len(self._classes))
-        n, n_layers = len(codes), len(self._layers)
-        if overall.shape != (n,) or by_layer.shape != (n, n_layers):
+        codes, n, n_layers = np.asarray(belief), overall.size, len(self._layers)
+        fit = overall.shape == codes.shape == (n,) and by_layer.shape == (n, n_layers)
+        codes = codes if n else codes.astype(np.int64)
+        if not fit or codes.dtype.kind not in "iu" or not np.isin(codes, self._codes).all():
             raise InputError(
-                f"an alarm about {n_layers} layers takes levels (n,), beliefs (n,) and layer "
-                f"levels (n, {n_layers}); got {overall.shape}, {codes.shape} and {by_layer.shape}"
+                f"an alarm takes n levels, n beliefs, which are codes from {NO_BELIEF} to "
+                f"{self._codes[-1]}, and layer levels of shape (n, {n_layers}); got the shapes "
+                f"{overall.shape}, {codes.shape} and {by_layer.shape}, and beliefs {shown(belief)}"
             )
         own = np.where(codes == NO_BELIEF, len(self._names), 1 + n_layers + codes)
         fixed = np.broadcast_to(np.arange(1 + n_layers), (n, 1 + n_layers))
@@ -388,105 +311,68 @@ class DriftAlarm:
         """Let the gamblers bet on a few samples, of shape (n, m) each."""
         ties = draw_ties(self._generator, bins.shape)
         factors = bet(rank_in_turn(self._counts, pools, bins, ties))
-        before, found = int(self._seen[0]), np.empty(pools.shape)
+        play, found = self._gamblers.play, np.empty(pools.shape)
+        before = int(self._gamblers.seen[0])
         together = pools.shape[1] - 1  # all samples and the layers keep step with each other
-        found[:, :-1] = self._play(slice(0, together), factors[:, :-1])
+        found[:, :-1] = play(slice(0, together), factors[:, :-1])
         for pool in np.unique(pools[:, -1]).tolist():
             own = pools[:, -1] == pool
-            found[own, -1] = self._play(pool, factors[own, -1])
-        self._ring(pools, found, before)
-
-    def _play(self, pool: int | slice, factors: Floats) -> Floats:
-        """Let some gamblers bet; returns the logarithms of their capitals after each step."""
-        steps = int(np.min(self._seen[pool]))
-        stakes, exponents, found = play(self._stakes[pool], self._exponents[pool], factors, steps)
-        self._stakes[pool], self._exponents[pool] = stakes, exponents
-        self._seen[pool] += len(factors)
-        self._now[pool] = found[-1]
-        self._highest[pool] = np.maximum(self._highest[pool], found.max(axis=0))
-        return found
-
-    def _ring(self, pools: Ints, found: Floats, before: int) -> None:
-        """Note which detectors ring: capitals after each sample, of shape (n, m)."""
-        for i, column in np.argwhere(found >= np.log2(self._thresholds)[pools]).tolist():
-            pool = int(pools[i, column])
-            if not self._rang_at[pool]:
-                self._rang_at[pool] = before + i + 1
-                self._rang.append((pool, as_evidence(found[i, column])))
+            found[own, -1] = play(pool, factors[own, -1])
+        self._gamblers.ring(pools, found, before)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the whole state as plain values for JSON, so that a restart changes nothing."""
         with self._lock:
-            return {
-                "format": 1,
-                "classes": list(self._classes),
-                "layers": list(self._layers),
-                "rate": self.rate,
-                "resets": self._resets,
-                "rang": [list(each) for each in self._rang],
-                "generator": dict(self._generator.bit_generator.state),
-                **{key: array_to_text(getattr(self, f"_{key}")) for key in ARRAYS},
-            }
+            state = DriftState(
+                format=1,
+                classes=self._classes,
+                layers=self._layers,
+                rate=self.rate,
+                resets=self._resets,
+                generator=dict(self._generator.bit_generator.state),
+                reference=pack(self._reference),
+                counts=pack(self._counts),
+                gamblers=self._gamblers.state(),
+            )
+        return msgspec.to_builtins(state)  # type: ignore[no-any-return]
 
     @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Self:
+    def from_dict(cls, record: Mapping[str, Any], rate: float | None = None) -> Self:
         """Return the alarm whose `to_dict` wrote the `record`, to go on where it was.
 
-        Raises:
-            InputError: The state is damaged, or of another format.
+        It rings at this `rate` from now on; None keeps that of the record. An `InputError` says
+        that the state is damaged, or of another format.
         """
-        state = read_state(record, DriftState)
-        alarm = cls(None, state.classes, state.layers, state.rate)
-        alarm._resets, alarm._rang = state.resets, state.rang
-        alarm._generator = generator_from_dict(state.generator)
-        for key in ARRAYS:
-            fresh: NDArray[Any] = getattr(alarm, f"_{key}")
-            setattr(alarm, f"_{key}", array_from_text(getattr(state, key), fresh, key))
-        if sorted(pool for pool, _ in state.rang) != np.flatnonzero(alarm._rang_at).tolist():
-            raise InputError("the alarms of a state do not fit the samples at which they rang")
+        state = as_state(record, DriftState)
+        alarm = cls(None, state.classes, state.layers, state.rate if rate is None else rate)
+        try:
+            alarm._generator.bit_generator.state = state.generator
+        except (TypeError, ValueError, KeyError, OverflowError) as error:
+            raise InputError(f"the state of the random numbers cannot be read: {error}") from error
+        alarm._resets = state.resets
+        alarm._reference = unpack(state.reference, alarm._reference, "reference")
+        alarm._counts = unpack(state.counts, alarm._counts, "counts")
+        alarm._gamblers.restore(state.gamblers)
         return alarm
 
     def resume(self, record: Mapping[str, Any]) -> DriftAlarm:
-        """Return an alarm that goes on where another one, about the same model, was saved.
+        """Return an alarm that goes on from a `record` about the same model, at this one's rate.
 
-        Classes may have come since. It rings at this one's `rate` from now on.
-
-        Args:
-            record: What `to_dict` wrote.
-
-        Raises:
-            InputError: The state is damaged, or about other classes or layers.
+        Classes may have come since. An `InputError` says that the record is damaged, or about other
+        classes or layers.
         """
-        found = DriftAlarm.from_dict(record)
+        found = DriftAlarm.from_dict(record, self.rate)
         known = found._classes
         if (found._layers, known) != (self._layers, self._classes[: len(known)]):
             raise InputError("the state of the drift alarm is about other classes or layers")
-        found.rate = self.rate
-        found._thresholds = found._set_thresholds()
         return found
-
-
-def _as_codes(belief: Any, n_classes: int) -> Ints:
-    codes = np.asarray(belief)
-    if not codes.size and codes.ndim == 1:
-        return codes.astype(np.int64)
-    fits = codes.ndim == 1 and codes.dtype.kind in "iu"
-    if not fits or codes.min() < NO_BELIEF or codes.max() >= n_classes:
-        came = f"{codes.dtype} of shape {codes.shape}"
-        if fits:
-            came = f"codes from {codes.min()} to {codes.max()}"
-        raise InputError(
-            f"beliefs must be class codes of shape (n,) from 0 to {n_classes - 1}, or {NO_BELIEF} "
-            f"for none; got {came}"
-        )
-    return codes.astype(np.int64)
 
 
 def watch_scores(assessment: Assessment) -> tuple[Floats, Ints, Floats]:
     """What `DriftAlarm.update` takes of an `assessment`: levels, beliefs and levels by layer.
 
     Returns:
-        Arrays of shape (n,), (n,) and (n, n_layers), the layers as `watched_layers` orders them.
+        Arrays of shape (n,), (n,) and (n, n_layers), the layers as in `answers.watched_layers`.
 
     Examples:
         >>> levels, beliefs, by_layer = watch_scores(ec.assess(X))
@@ -495,8 +381,3 @@ def watch_scores(assessment: Assessment) -> tuple[Floats, Ints, Floats]:
     """
     answers = assessment.answers
     return answers.watched, answers.belief, answers.watched_by_layer
-
-
-def watched_layers(assessment: Assessment) -> tuple[str, ...]:
-    """The layers that `watch_scores` is about, in the order of its columns."""
-    return assessment.answers.watched_layers

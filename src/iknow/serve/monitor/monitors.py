@@ -17,21 +17,51 @@ model, is not continued: the monitors begin anew, and the log says so.
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 import threading
 import time
+from contextlib import suppress
+from errno import EAGAIN
 from pathlib import Path
 from typing import Any
 
+from iknow.core.text import shown
 from iknow.errors import InputError
 from iknow.serve.monitor.accuracy import AccuracyMonitor, AccuracyReport
-from iknow.serve.monitor.drift import Alarm, DriftAlarm, DriftReport
-from iknow.serve.monitor.state import StateFile
+from iknow.serve.monitor.drift import DriftAlarm, DriftReport
+from iknow.serve.monitor.gamblers import Alarm
+from iknow.storage.files import lock, write_bytes
 
 log = logging.getLogger("iknow.serve")
-PAUSES = 20
-"""How many times as long as a writing took no other one begins, unless something rang."""
+PAUSES = 20  # how many times as long as a writing took no other one begins, unless something rang
 KEYS = {"identity", "drift", "accuracy"}
+
+
+class StateFile:
+    """The file of one model's monitors, `NAME@VERSION.json` in a folder; one process writes it.
+
+    Raises:
+        InputError: The name or the version holds `@` or `/`, or is empty.
+        OSError: It cannot be written, or another process writes it.
+    """
+
+    def __init__(self, folder: Path, name: str, version: str) -> None:
+        for each in (name, version):
+            if not each or {"@", "/", "\\", "\0"} & set(each):
+                raise InputError(f"no file can be named after {shown(each)}: it holds @ or /")
+        self.path = folder / f"{name}@{version}.json"
+        folder.mkdir(parents=True, exist_ok=True)
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+        self._descriptor = os.open(self.path.with_suffix(".lock"), flags, 0o600)
+        if lock(self._descriptor, wait=False) is False:  # None without locks
+            os.close(self._descriptor)
+            raise OSError(EAGAIN, "another service keeps its alarms there")
+
+    def close(self) -> None:
+        """Let another process write it."""
+        os.close(self._descriptor)
 
 
 class Monitors:
@@ -63,14 +93,14 @@ class Monitors:
                 self._changed = True
                 if raised:
                     self._write()
-            if self._changed and time.monotonic() >= self._due:
+            if time.monotonic() >= self._due:
                 self._write()
             return raised
 
     def learn(self, right: Any) -> tuple[Alarm, ...]:
         """Let the accuracy monitor see whether n IKs were right; see `AccuracyMonitor.update`."""
         with self._writing, self._reading:
-            raised = self._accuracy.update(right)
+            raised, self._changed = self._accuracy.update(right), True
             self._write()
             return raised
 
@@ -78,6 +108,7 @@ class Monitors:
         """Start the drift alarm anew, after somebody has looked at it."""
         with self._writing, self._reading:
             self._drift.reset()
+            self._changed = True
             self._write()
 
     def reports(self) -> tuple[DriftReport, AccuracyReport]:
@@ -92,23 +123,22 @@ class Monitors:
         """
         try:
             self._file = StateFile(folder, name, version)
-            self._resume(self._file)
+            self._resume(self._file.path)
         except (OSError, InputError) as error:
             self.warn(f"the state cannot be kept in {folder} ({_reason(error)})")
             return
-        with self._writing:
-            self._write()
+        self._changed = True
+        self.keep()
 
     def keep(self) -> None:
         """Write what changed since the last time; readers need not wait for the disk."""
         with self._writing:
-            if self._changed:
-                self._write()
+            self._write()
 
     def close(self) -> None:
         """Keep what changed last, and let another process go on."""
-        self.keep()
         with self._writing:
+            self._write()
             if self._file is not None:
                 self._file.close()
                 self._file = None
@@ -125,25 +155,28 @@ class Monitors:
             "--state FOLDER", why, self.title, self._drift.rate,
         )  # fmt: skip
 
-    def _resume(self, file: StateFile) -> None:
+    def _resume(self, path: Path) -> None:
+        if not path.exists():
+            return
         try:
-            state = file.read()
-            if state is None:
-                return
+            state = json.loads(path.read_bytes())
             if not isinstance(state, dict) or set(state) != KEYS:
                 raise InputError(f"expected the entries {', '.join(sorted(KEYS))}")
             if state["identity"] != self.identity:
                 log.warning(
                     "%s is about another model, or one that was tuned again: the alarms of %s "
-                    "begin anew", file.path, self.title,
+                    "begin anew", path, self.title,
                 )  # fmt: skip
                 return
             drift = self._drift.resume(state["drift"])
-            accuracy = self._accuracy.resume(state["accuracy"])
+            accuracy = AccuracyMonitor.from_dict(state["accuracy"], self._accuracy.rate)
         except (OSError, ValueError, RecursionError, InputError) as error:
+            aside = path.with_name(f"{path.name}.damaged")
+            with suppress(OSError):
+                os.replace(path, aside)
             log.error(
                 "%s cannot be read, so the alarms of %s begin anew; it is kept as %s: %s",
-                file.path, self.title, file.set_aside().name, error,
+                path, self.title, aside.name, error,
             )  # fmt: skip
             return
         self._drift, self._accuracy = drift, accuracy
@@ -152,8 +185,8 @@ class Monitors:
                 log.warning("an alarm of %s rang before this start, and still does", self.title)
 
     def _write(self) -> None:
-        """Write the state; `_writing` is held."""
-        if self._file is None:
+        """Write what changed; `_writing` is held."""
+        if self._file is None or not self._changed:
             return
         with self._reading:
             state = {"identity": self.identity, "drift": self._drift.to_dict(),
@@ -161,14 +194,13 @@ class Monitors:
             self._changed = False
         start = time.monotonic()
         try:
-            self._file.write(state)
+            write_bytes(self._file.path, json.dumps(state).encode())
+            self._failed = False
         except (OSError, InputError) as error:  # tried again within a second; the service goes on
             self._changed = True
             if not self._failed:
                 self.warn(f"{self._file.path} cannot be written ({_reason(error)})")
             self._failed = True
-        else:
-            self._failed = False
         now = time.monotonic()
         self._due = now + PAUSES * (now - start)
 
