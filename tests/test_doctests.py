@@ -19,13 +19,16 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs" / "reference").glob("*.md"))
 ARGUMENTS = (griffe.DocstringSectionKind.parameters, griffe.DocstringSectionKind.attributes)
 
-# Records that a function returns or takes: the example of that function shows them.
+# Records that a function returns or takes, and methods that follow a protocol: the example of that
+# function or protocol shows them.
 SHOWN_ELSEWHERE = {
     "AccuracyReport", "Answers", "BundleInfo", "Certificate", "Comparison",
     "DriftReport", "Event", "Exemplar", "Explanation", "Features",
     "Image", "Label", "LayerExplanation", "LayerInfo", "Observation", "Probe",
     "RadiusCurve", "Reason", "Evaluation", "RiskCoverage", "Selection",
     "Sensitivity", "Series", "Sizes", "Slack", "Stability", "Threshold",
+    "DkNN", "Energy", "KNNDistance", "Mahalanobis", "Observed", "Softmax", "TemperatureSoftmax",
+    "TrustScore", "ViM", "Marginals", "Mixup", "Noise", "Scaling", "Swap",
 }  # fmt: skip
 
 

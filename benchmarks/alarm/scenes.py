@@ -19,9 +19,9 @@ from sklearn.ensemble import RandomForestClassifier
 from iknow.classifier.estimator import EpistemicClassifier
 from iknow.core.arrays import Floats, Floats32, Ints
 from iknow.core.level import log_odds
-from iknow.serve.monitor import watch_scores, watched_layers
-from reproduction.data.published import read_grid_stability_12, read_gtsrb, read_mnist
-from reproduction.readings import find_setup
+from iknow.serve.monitor import watch_scores
+from reproduction.data.datasets import read_grid_stability_12, read_gtsrb, read_mnist
+from reproduction.setups import find_setup
 
 ANGLES = np.arange(0, 46)
 EACH_ANGLE = 250
@@ -103,7 +103,7 @@ def _scene(
     name: str, about: str, ec: EpistemicClassifier, samples: Samples, noisy: Floats32
 ) -> Scene:
     ec.tune(samples.val[0], coverage=0.75)
-    layers = watched_layers(ec.assess(samples.val[0][:2]))
+    layers = ec.assess(samples.val[0][:2]).answers.watched_layers
     changed = {"noise": _assess(ec, noisy), "new class": _assess(ec, samples.unseen)}
     classes = tuple(str(label) for label in ec.classes_)
     return Scene(name, about, classes, layers, _assess(ec, samples.fresh), changed)

@@ -11,7 +11,7 @@ from html import escape
 from typing import NamedTuple
 
 from iknow.core.assertion import Assertion
-from iknow.core.text import name, percent
+from iknow.core.text import name, percent, visible
 
 
 class Shades(NamedTuple):
@@ -28,10 +28,8 @@ SHADES = {
     Assertion.IMK: Shades("#c77700", "#8f5500", "#e69a2e", "#f2b45c"),
     Assertion.IDK: Shades("#6f757d", "#565c63", "#98a0a8", "#b6bec5"),
 }
-
+# For when one color must serve on any background.
 COLORS = {assertion: shades.light for assertion, shades in SHADES.items()}
-"""For when one color must serve on any background."""
-
 MEANINGS = {Assertion.IK: "I know", Assertion.IMK: "I may know", Assertion.IDK: "I don't know"}
 CELL = "padding:2px 18px 8px 0;text-align:left;vertical-align:top;border:none"
 SOFT = "opacity:0.7"
@@ -59,7 +57,7 @@ def heading(title: str, rest: str) -> str:
 
 def paragraphs(sentences: Iterable[str]) -> str:
     """Sentences of text, one below the other."""
-    return "".join(f'<p style="margin:8px 0 0">{escape(said)}</p>' for said in sentences)
+    return "\n".join(f"<p>{escape(visible(said))}</p>" for said in sentences)
 
 
 def badge(assertion: Assertion) -> str:

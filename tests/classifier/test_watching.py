@@ -13,7 +13,7 @@ from iknow.selection import Watch, make_watch
 from iknow.selection.record import from_plain, to_plain
 from iknow.selection.validation import split
 from iknow.selection.watch import MOST_WATCHED
-from iknow.serve.monitor import DriftAlarm, watch_scores, watched_layers
+from iknow.serve.monitor import DriftAlarm, watch_scores
 
 
 def outputs(n, seed, moved=0.0):
@@ -104,7 +104,7 @@ def test_a_new_sample_ranks_anywhere_among_those_watched(goal):
 def test_an_alarm_from_end_to_end():
     ec = tuned(accuracy=0.98)
     a = ec.assess(outputs(600, 5)[0])
-    alarm = DriftAlarm(ec.selection_.watch, ec.classes_, watched_layers(a))
+    alarm = DriftAlarm(ec.selection_.watch, ec.classes_, a.answers.watched_layers)
     assert alarm.update(*watch_scores(a)) == ()
     assert alarm.report().reference == 720
     moved = ec.assess(outputs(200, 6, moved=1.0)[0])
@@ -159,9 +159,9 @@ def test_rules_without_levels_are_watched_by_their_assertions(rule):
     a = ec.assess(X)
     assert np.array_equal(watch.levels, np.asarray(a.assertion) / 2)
     assert set(np.unique(watch.layer_levels)) <= {0, 0.5, 1}
-    assert watch.layers == watched_layers(a)
+    assert watch.layers == a.answers.watched_layers
     assert (watch.levels[3], *watch.layer_levels[3]) == (0, 0, 0)
-    alarm = DriftAlarm(watch, ec.classes_, watched_layers(a))
+    alarm = DriftAlarm(watch, ec.classes_, a.answers.watched_layers)
     assert alarm.update(*watch_scores(ec.assess(outputs(400, 6, moved=4.0)[0])))
 
 
@@ -204,7 +204,7 @@ def test_a_watch_is_saved_bit_for_bit(tmp_path):
     assert again.layers == watch.layers
     scores = watch_scores(loaded.assess(outputs(50, 5)[0]))
     alarms = [
-        DriftAlarm(each, loaded.classes_, watched_layers(loaded.assess(outputs(2, 5)[0])))
+        DriftAlarm(each, loaded.classes_, loaded.assess(outputs(2, 5)[0]).answers.watched_layers)
         for each in (watch, again)
     ]
     for alarm in alarms:

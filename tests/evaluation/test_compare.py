@@ -207,7 +207,6 @@ def test_as_html_a_name_is_text(classifier, data):
     page = found._repr_html_()
     assert "<script" not in page
     assert "&lt;script&gt;" in page
-    assert page.count("<polyline") == 4
 
 
 def test_a_scikit_learn_model_has_fewer_peers(data):

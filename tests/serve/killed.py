@@ -134,7 +134,9 @@ def change_forever(say, path, audit):
         service = make_service(path, audit)
         await service.start()
         for i in itertools.count():
-            label = ChangeRequest(relabel=[Relabel(1 + i % 30, i % 3)])
+            # Unlike any other, as two that say the same in one second cannot be told apart.
+            why = f"{os.getpid()} {i}"
+            label = ChangeRequest(relabel=[Relabel(1 + i % 30, i % 3)], why=why)
             done = await service.change("digits", label, Call("Ada", f"r{i}"))
             say(done.bundle)
 

@@ -16,8 +16,8 @@ from benchmarks.service.asking import ask_json, ask_npy
 from benchmarks.service.wire import Asked, Wire
 from iknow.serve import server
 from iknow.serve.bodies import WIDEST, ByteBudget, read_json, unpacked_size
-from iknow.serve.changing import check_change
 from iknow.serve.schema import AssessRequest, ChangeRequest, Refusal, Relabel
+from iknow.serve.service import check_change
 from iknow.serve.settings import Settings
 from iknow.serve.tokens import read_tokens
 from tests.conditions import wait_until

@@ -1,32 +1,24 @@
 """Comparison: the record of a comparison, its tables, and how it reads as text and in notebooks.
 
 Figures of a set are shares of its samples, so zeros are possible and sets of any size compare.
-Drawings use attributes and no styles, so a page whose policy forbids inline styles shows them too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from iknow.cards import COLORS, card, heading, table, text
+from iknow.cards import card, heading, paragraphs, table, text
 from iknow.core.arrays import Floats
-from iknow.core.assertion import Assertion
 from iknow.core.text import name as shown_name
 from iknow.core.text import percent
-from iknow.evaluation.peers import Softmax
 from iknow.evaluation.risk import RiskCoverage
 
 OURS, MARK = "iknow", "*"
-CURVES = (
-    "Share asserted and wrong (up) against share asserted (right), each set together with the test "
-    f"data; lower is better. Green: {OURS}. Dashed: softmax. Gray: the others."
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,10 +145,7 @@ class Comparison:
                 lambda words, best: f"<b>{text(words)}</b>" if best else text(words)
             )
         ]
-        drawings = [_draw_set(name, lines) for name, lines in self.curves.items()]
-        curves = f'<p>{CURVES}</p><div class="curves">{"".join(drawings)}</div>'
-        remarks = [f"<p>{escape(said)}</p>" for said in self.remarks(best="Bold")]
-        return "".join([*tables, curves, *remarks])
+        return "".join(tables) + paragraphs(self.remarks(best="Bold"))
 
     def __str__(self) -> str:
         parts = []
@@ -179,42 +168,3 @@ def _align(rows: list[list[str]]) -> str:
     line = f"{{:{first}}} " + "  ".join(f"{{:>{width}}}" for width in others)
     lines = [line.format(*row).rstrip() for row in rows]
     return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:]])
-
-
-LEFT, RIGHT, TOP, BOTTOM, WIDTH, HEIGHT = 44, 216, 22, 124, 224, 150  # of a drawing
-POINTS = 61  # of a line: more cannot be seen
-LOOKS = {
-    OURS: f'stroke="{COLORS[Assertion.IK]}" stroke-width="2.5"',
-    Softmax.name: 'stroke="currentColor" stroke-opacity="0.8" stroke-dasharray="4 3"',
-}
-OTHERS = 'stroke="currentColor" stroke-opacity="0.35" stroke-width="1"'
-
-
-def _draw_set(name: str, lines: Mapping[str, RiskCoverage]) -> str:
-    """The curves of all methods on one set, as an SVG element."""
-    top = max(float(curve.risk.max()) for curve in lines.values()) or 1.0
-    drawn = f'<path d="M{LEFT} {TOP}V{BOTTOM}H{RIGHT}" fill="none" stroke="currentColor" '
-    drawn += 'stroke-opacity="0.4"/>'
-    # The one to look at is drawn last, on top.
-    for method in sorted(lines, key=lambda each: (each == OURS, each == Softmax.name)):
-        thin = lines[method].thinned(POINTS)
-        across = LEFT + (RIGHT - LEFT) * thin.coverage
-        up = BOTTOM - (BOTTOM - TOP) * thin.risk / top
-        points = " ".join(f"{x:.1f},{y:.1f}" for x, y in zip(across, up, strict=True))
-        drawn += (
-            f'<polyline points="{points}" fill="none" {LOOKS.get(method, OTHERS)}>'
-            f"<title>{escape(method)}</title></polyline>"
-        )
-    for x, y, anchor, said in (
-        (LEFT, 14, "start", name),
-        (LEFT - 5, TOP + 8, "end", percent(top)),
-        (LEFT - 5, BOTTOM, "end", "0"),
-        (LEFT, HEIGHT - 10, "start", "0"),
-        (RIGHT, HEIGHT - 10, "end", "100%"),
-    ):
-        drawn += f'<text x="{x}" y="{y}" text-anchor="{anchor}">{escape(said)}</text>'
-    return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" role="img" '
-        f'aria-label="Risk-coverage curves: {escape(name)}" font-size="11" fill="currentColor">'
-        f"{drawn}</svg>"
-    )

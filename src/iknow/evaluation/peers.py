@@ -36,10 +36,6 @@ class Observed:
         logits: Of shape (n, n_classes); log-probabilities where a model has no logits.
         belief: The model's answers as class codes, of shape (n,).
         labels: The truth as class codes, of shape (n,), if it is known.
-
-    Examples:
-        >>> len(Observed(np.zeros((2, 3)), None, np.eye(2), np.array([0, 1])))
-        2
     """
 
     inputs: NDArray[Any]
@@ -86,7 +82,12 @@ class Observed:
 
 @runtime_checkable
 class Peer(Protocol):
-    """A method that scores a model's answers: the higher, the more to be trusted."""
+    """A method that scores a model's answers: the higher, the more to be trusted.
+
+    Examples:
+        >>> KNNDistance(k=5).fit(training, validation).score(test).shape == test.belief.shape
+        True
+    """
 
     @property
     def name(self) -> str:
@@ -110,10 +111,6 @@ class Softmax(Peer):
     same way and keeps confident answers apart:
 
         log p_g = -log(1 + Σ_{c ≠ g} exp(l_c - l_g))
-
-    Examples:
-        >>> bool((Softmax().fit(training, validation).score(test) <= 0).all())
-        True
     """
 
     name = "softmax"
@@ -142,10 +139,6 @@ class TemperatureSoftmax:
 
     Attributes:
         temperature_: The temperature that `fit` chose.
-
-    Examples:
-        >>> TemperatureSoftmax().fit(training, validation).temperature_ > 0
-        True
     """
 
     name = "softmax, temperature"
@@ -173,10 +166,6 @@ class Energy(Peer):
         score = log Σ_c exp(l_c)
 
     It takes logits: of log-probabilities the sum is 1 for every sample.
-
-    Examples:
-        >>> Energy().fit(training, validation).score(test).shape == test.belief.shape
-        True
     """
 
     name = "energy"
@@ -195,10 +184,6 @@ class Mahalanobis:
 
     with the class means μ_c and one covariance Σ of all samples around their class's mean. Σ⁺ is
     the pseudoinverse, as in the authors' code: dead pixels and dead units have no say.
-
-    Examples:
-        >>> bool((Mahalanobis().fit(training, validation).score(test) <= 0).all())
-        True
     """
 
     def __init__(self, layer: Layer = "hidden") -> None:
@@ -239,10 +224,6 @@ class ViM:
     by default. Without the weights of the last layer, least squares of logits on features finds
     them: exactly, as the logits are linear in the features, except for what no training sample
     ever shows.
-
-    Examples:
-        >>> ViM(dimension=1).fit(training, validation).score(test).shape == test.belief.shape
-        True
     """
 
     name = "ViM"
@@ -277,10 +258,6 @@ class KNNDistance:
     Sun and others, "Out-of-Distribution Detection with Deep Nearest Neighbors" (ICML 2022), with
     activations of a `layer` scaled to length 1. `k` = 50 is the paper's choice for the 50,000
     images of CIFAR-10; with fewer training samples it is their number. `index`: what searches.
-
-    Examples:
-        >>> bool((KNNDistance(k=5).fit(training, validation).score(test) <= 0).all())
-        True
     """
 
     def __init__(
@@ -314,10 +291,6 @@ class TrustScore:
     training samples, as by the authors' default, which leaves no share α of lowest density out. At
     d_g = 0 the score is inf if d_¬g > 0, else 1: the authors add 1e-12 to d_g, which differs only
     there. Distances are those of a `layer`, by an `index`.
-
-    Examples:
-        >>> bool((TrustScore().fit(training, validation).score(test) >= 0).all())
-        True
     """
 
     def __init__(self, layer: Layer = "hidden", *, index: IndexFactory = CpuIndex) -> None:
@@ -352,10 +325,6 @@ class DkNN:
     calibration. `k` = 75 is the paper's choice; with fewer training samples it is their number.
     Samples tied with the k-th neighbor all count, so the order of the training set does not matter.
     `index`: what searches.
-
-    Examples:
-        >>> bool((DkNN(k=5).fit(training, validation).score(test) <= 0).all())
-        True
     """
 
     name = "DkNN"

@@ -39,6 +39,12 @@ class Perturbation(Protocol):
     X: of shape (n, ...). y: labels of shape (n,). training: the training inputs, for their spread.
     It returns inputs like X, and their right labels: of shape (n,), of shape (n, m) if any of m is
     right, or None if none is.
+
+    Examples:
+        >>> X, y = np.arange(4.0).reshape(2, 2), np.array([0, 1])
+        >>> np.sort(Marginals()(X, y, X, np.random.default_rng(0))[0], axis=0)
+        array([[0., 1.],
+               [2., 3.]])
     """
 
     @property
@@ -50,13 +56,7 @@ class Perturbation(Protocol):
 
 @dataclass(frozen=True)
 class Noise:
-    """Adds normal noise of `strength` times each feature's deviation; tables call it `name`.
-
-    Examples:
-        >>> X, y = np.zeros((2, 3)), np.array([0, 1])
-        >>> Noise()(X, y, np.eye(3), np.random.default_rng(0))[0].shape
-        (2, 3)
-    """
+    """Adds normal noise of `strength` times each feature's deviation; tables call it `name`."""
 
     strength: float = 0.5
     name: str = "noise"
@@ -72,13 +72,7 @@ class Noise:
 
 @dataclass(frozen=True)
 class Swap:
-    """Lets a `share` of each sample's features trade places at random; tables call it `name`.
-
-    Examples:
-        >>> X, y = np.arange(6.0).reshape(1, 6), np.array([0])
-        >>> np.sort(Swap(1.0)(X, y, X, np.random.default_rng(0))[0])
-        array([[0., 1., 2., 3., 4., 5.]])
-    """
+    """Lets a `share` of each sample's features trade places at random; tables call it `name`."""
 
     share: float = 0.25
     name: str = "swaps"
@@ -97,13 +91,7 @@ class Swap:
 
 @dataclass(frozen=True)
 class Scaling:
-    """Scales each sample by 1 / `factor` to `factor`, even in logarithms; tables call it `name`.
-
-    Examples:
-        >>> X, y = np.ones((1, 2)), np.array([0])
-        >>> bool(Scaling()(X, y, np.array([[0.0, 9.0]]), np.random.default_rng(0))[0].max() <= 2)
-        True
-    """
+    """Scales each sample by 1 / `factor` to `factor`, even in logarithms; tables call it `name`."""
 
     factor: float = 2.0
     name: str = "scaling"
@@ -121,12 +109,6 @@ class Mixup:
     """Averages each sample with one of another class; `least` is the least weight of either.
 
     Tables call it `name`.
-
-    Examples:
-        >>> X, y = np.array([[0.0], [1.0]]), np.array(["a", "b"])
-        >>> Mixup(0.5)(X, y, X, np.random.default_rng(0))[0]
-        array([[0.5],
-               [0.5]])
     """
 
     least: float = 0.3
@@ -147,14 +129,7 @@ class Mixup:
 
 @dataclass(frozen=True)
 class Marginals:
-    """Takes each feature of each sample from one drawn at random; tables call it `name`.
-
-    Examples:
-        >>> X, y = np.arange(4.0).reshape(2, 2), np.array([0, 1])
-        >>> np.sort(Marginals()(X, y, X, np.random.default_rng(0))[0], axis=0)
-        array([[0., 1.],
-               [2., 3.]])
-    """
+    """Takes each feature of each sample from one drawn at random; tables call it `name`."""
 
     name: str = "marginals"
 
@@ -162,8 +137,8 @@ class Marginals:
         return rng.permuted(X, axis=0), None
 
 
+# What `compare` tries by default.
 PERTURBATIONS: tuple[Perturbation, ...] = (Noise(), Swap(), Scaling(), Mixup(), Marginals())
-"""What `compare` tries by default."""
 
 
 def _per_sample(rng: Generator, low: float, high: float, X: Inputs) -> Floats:

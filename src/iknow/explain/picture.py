@@ -19,14 +19,13 @@ import struct
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from itertools import cycle
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from iknow.cards import CELL
+from iknow.cards import table, text
 from iknow.core.arrays import Floats
 from iknow.core.text import as_whole, name, shown
 from iknow.errors import InputError
@@ -40,22 +39,14 @@ FEATURES_SHOWN = 12  # in a notebook
 
 @dataclass(frozen=True, eq=False)
 class Image:
-    """An image to show.
-
-    Attributes:
-        pixels: Of shape (height, width) or (height, width, 3), 0 to 255.
-    """
+    """An image to show: `pixels` of shape (height, width) or (height, width, 3), 0 to 255."""
 
     pixels: NDArray[np.uint8]
 
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """A time series to show.
-
-    Attributes:
-        values: Of shape (n_channels, n_steps), finite.
-    """
+    """A time series to show: `values` of shape (n_channels, n_steps), finite."""
 
     values: Floats
 
@@ -240,13 +231,8 @@ def picture_to_html(picture: Picture) -> str:
     names = picture.names or tuple(f"[{i}]" for i in range(len(picture.values)))
     shown = list(zip(names, picture.values, strict=True))[:FEATURES_SHOWN]
     n_more = picture.n_more + len(picture.values) - len(shown)
-    rows = "".join(
-        f'<tr><td style="{CELL};opacity:0.7">{escape(title)}</td><td style="{CELL}">'
-        f"{escape(value if isinstance(value, str) else f'{value:.4g}')}</td></tr>"
-        for title, value in shown
-    )
-    more = f'<tr><td style="{CELL}" colspan="2">and {n_more} more</td></tr>' if n_more else ""
-    return f'<table style="border-collapse:collapse;font-size:85%">{rows}{more}</table>'
+    rows = [(text(title), text(v if isinstance(v, str) else f"{v:.4g}")) for title, v in shown]
+    return table((), [*rows, ("", f"and {n_more} more")] if n_more else rows)
 
 
 def _draw(series: Series) -> str:

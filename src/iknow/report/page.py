@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from iknow.cards import MEANINGS
+from iknow.cards import MEANINGS, paragraphs
 from iknow.core.arrays import Bools, Ints
 from iknow.core.assertion import Assertion
-from iknow.core.text import as_whole, name, percent, shown, visible
+from iknow.core.text import as_whole, name, percent, shown
 from iknow.errors import InputError
 from iknow.evaluation.comparison import Comparison
 from iknow.evaluation.metrics import Evaluation, evaluate, read_truth
@@ -181,11 +181,6 @@ def _check(assessment: Any, samples: Any) -> None:
         raise InputError(
             f"samples must be the {len(assessment)} inputs that were assessed; got {n_samples}"
         )
-
-
-def paragraphs(sentences: Sequence[str]) -> str:
-    """Sentences as markup, whatever is in them."""
-    return "\n".join(f"<p>{html.escape(visible(sentence))}</p>" for sentence in sentences)
 
 
 def summarise(assessment: Assessment, report: Evaluation | None) -> list[str]:

@@ -6,14 +6,11 @@ follows from the sum.
 
 Memory is bounded. Tallies by time lie in rings, five seconds wide over a quarter of an hour and a
 minute wide over a day; of single rows the last `N_RECENT` leave their belief, assertion and level,
-and the last `N_UNKNOWN` IDKs their portraits. Totals since the start change ever more slowly: the
-last rows tell what a model does not know now, and whether its levels lie as those of the reference
-samples do.
+and the last `N_UNKNOWN` IDKs their portraits.
 
-Durations are counted in bins, from which quantiles follow at any time. Each bin is 2^(1/8)
-times as wide as the one before, about 9 percent, from 61 µs to 128 s, so that a quantile is known
-to within that factor however many requests there were. Counts of several buckets add up, as
-quantiles would not.
+Durations are counted in bins, each 2^(1/8) times as wide as the one before, from 61 µs to 128 s, so
+that a quantile is known to within 9 percent, and counts of several buckets add up, as quantiles
+would not.
 """
 
 from __future__ import annotations
@@ -30,7 +27,6 @@ from numpy.typing import NDArray
 
 from iknow.core.arrays import Floats, Ints, Labels
 from iknow.core.assertion import Assertion, Reason
-from iknow.core.codes import NO_BELIEF
 from iknow.core.text import name
 from iknow.explain.answers import Answers
 from iknow.locking import Lock
@@ -58,14 +54,6 @@ class Ring:
 
     A moment t belongs to bucket ⌊t / width⌋. Buckets in which nothing happened are not kept, and
     read as zeros. A clock that was set back goes on in the latest bucket.
-
-    Examples:
-        >>> ring = Ring(width=5, n_buckets=3, n_columns=2)
-        >>> ring.add(101.0, np.array([1, 0]))
-        >>> ring.add(112.0, np.array([2, 7]))
-        >>> start, counts = ring.read(112.0)
-        >>> start, counts.tolist()
-        (100, [[1, 0], [0, 0], [2, 7]])
     """
 
     def __init__(self, width: int, n_buckets: int, n_columns: int) -> None:
@@ -127,32 +115,22 @@ class Recent:
             self._n -= self._rows.popleft().shape[1]
 
     def to_dict(self) -> dict[str, Any]:
-        """What the last rows say, for JSON.
+        """`levels` and `by_class` of the last rows, for JSON.
 
-        Returns:
-            `levels`: how many rows have which level, None without levels. `counts` and `reference`,
-            shares, have an entry for each of `N_BINS` bins of equal width between 0 and 1.
-            `by_class`: how often each class was believed with which assertion; `rows`, those with
-            most IDKs first; `more`, how many further classes there are; `n`, rows.
+        Of `levels`, None without any, `counts` and `reference`, shares, have an entry for each of
+        `N_BINS` bins of equal width between 0 and 1. `by_class` counts assertions, the classes with
+        most IDKs first.
         """
         belief, assertion, level = np.concatenate(self._rows, axis=1)[:, -N_RECENT:]
         counts = _histogram(level)
-        levels = {
-            "n": int(counts.sum()),
-            "counts": counts.tolist(),
-            "reference": self._reference,
-            "threshold": self._threshold,
-        }
-        codes = np.where(belief == NO_BELIEF, len(self._labels) - 1, belief).astype(np.int64)
+        levels = {"n": int(counts.sum()), "counts": counts.tolist(), "reference": self._reference,
+                  "threshold": self._threshold}  # fmt: skip
         table = np.zeros((len(self._labels), len(Assertion)), dtype=np.int64)
-        np.add.at(table, (codes, assertion.astype(np.int64)), 1)
+        np.add.at(table, (belief.astype(np.int64), assertion.astype(np.int64)), 1)  # -1 is the last
         seen = np.flatnonzero(table.sum(axis=1))
         order = seen[np.lexsort((-table[seen].sum(axis=1), -table[seen, Assertion.IDK]))]
         rows = [
-            {
-                "label": self._labels[code],
-                **{each.name: int(table[code, each]) for each in Assertion},
-            }
+            {"label": self._labels[code]} | {a.name: int(table[code, a]) for a in Assertion}
             for code in order[:MOST_CLASSES].tolist()
         ]
         more = max(len(order) - MOST_CLASSES, 0)
@@ -213,13 +191,10 @@ class Activity:
             self._unknown.extendleft(portrait | about for portrait in portraits)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values for JSON.
+        """Everything as plain values for JSON.
 
-        Returns:
-            `now` and `since`, in seconds since 1970; `layers`; `total` and `lately`, rows and
-            requests since the start and in the last minutes; `rate`, both per second; `latency`,
-            its quantiles in seconds; `series`, counts by time; `levels` and `by_class` of the last
-            rows; `unknown`, the last IDKs, newest first.
+        `total`, `lately` and `rate` tell of rows and requests since the start, in the last minutes,
+        and per second; `unknown` of the last IDKs, newest first. Times are in seconds since 1970.
         """
         with self._lock.held():
             now = self._clock()
@@ -281,13 +256,9 @@ def totals(counts: Counts) -> dict[str, Any]:
 
 def as_series(width: float, start: float, counts: Counts) -> dict[str, Any]:
     """Tallies of buckets as lists with an entry for each, for JSON."""
-    return {
-        "width": width,
-        "start": start,
-        **{each.name: counts[:, each].tolist() for each in Assertion},
-        "requests": counts[:, REQUESTS].tolist(),
-        **quantiles(counts, 50, 99),
-    }
+    columns = {each.name: counts[:, each].tolist() for each in Assertion}
+    columns["requests"] = counts[:, REQUESTS].tolist()
+    return {"width": width, "start": start, **columns, **quantiles(counts, 50, 99)}
 
 
 def quantiles(counts: Counts, *percents: int) -> dict[str, list[float | None]]:

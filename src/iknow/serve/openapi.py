@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple, TypeVar, get_type_hints
 
 import msgspec
 
@@ -20,56 +20,49 @@ Handle = TypeVar("Handle", bound=Callable[..., Awaitable[Any]])
 
 
 class Endpoint(NamedTuple):
-    """A route.
-
-    Attributes:
-        method, path: What it takes; the path may have parameters, such as {name}.
-        handle: Answers a request; its docstring describes the route.
-        scope: Which scope a token needs; None for any, `NO_TOKEN` for no token at all.
-        body: The struct of its JSON body, if it takes one.
-        bodies: Content types of other bodies.
-        reply: The struct of its JSON reply, if it has one.
-        replies: Content types of replies: JSON, and others.
-        flags: The struct of flags in its query.
-        described: Whether OpenAPI tells of it.
-    """
+    """A route. What it takes and tells are structs of the schema; other content has a type."""
 
     method: str
-    path: str
-    handle: Callable[..., Awaitable[Any]]
-    scope: str | None
+    path: str  # with parameters, such as {name}
+    handle: Callable[..., Awaitable[Any]]  # its docstring describes the route
+    scope: str | None  # which one a token needs: None for any, NO_TOKEN for no token at all
     body: Any = None
     bodies: tuple[str, ...] = ()
     reply: Any = None
     replies: tuple[str, ...] = (JSON,)
-    flags: Any = None
+    flags: Any = None  # in its query
     described: bool = True
 
 
-class Endpoints(list[Endpoint]):
-    """All routes, in the order in which they are tried."""
-
-    def route(
-        self, method: str, *paths: str, scope: str | None, **more: Any
-    ) -> Callable[[Handle], Handle]:
-        """Have a function answer the requests to some paths; more: fields of `Endpoint`."""
-
-        def note(handle: Handle) -> Handle:
-            self.extend(Endpoint(method, path, handle, scope, **more) for path in paths)
-            return handle
-
-        return note
+ENDPOINTS: list[Endpoint] = []
+"""All routes, in the order in which they are tried."""
 
 
-def describe(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
+def route(method: str, *paths: str, scope: str | None, **more: Any) -> Callable[[Handle], Handle]:
+    """Have a function answer the requests to some paths; more: fields of `Endpoint`.
+
+    What it returns, and a parameter `body`, are structs of the schema if it is annotated with them.
+    """
+
+    def note(handle: Handle) -> Handle:
+        hints = get_type_hints(handle)
+        known = {"body": hints.get("body"), "reply": hints["return"]} | more
+        ENDPOINTS.extend(Endpoint(method, path, handle, scope, **known) for path in paths)
+        return handle
+
+    return note
+
+
+def describe() -> dict[str, Any]:
     """What `GET /openapi.json` tells."""
-    kinds = {kind for each in endpoints for kind in (each.body, each.reply) if kind is not None}
+    given = {kind for each in ENDPOINTS for kind in (each.body, each.reply)}
+    kinds = {kind for kind in given if isinstance(kind, type(Failure))}
     ordered = sorted({*kinds, Failure}, key=lambda kind: str(kind.__name__))
     template = "#/components/schemas/{name}"
     schemas, components = msgspec.json.schema_components(ordered, ref_template=template)
     known = dict(zip(ordered, schemas, strict=True))
     paths: dict[str, Any] = {}
-    for each in endpoints:
+    for each in ENDPOINTS:
         if each.described:
             paths.setdefault(each.path, {})[each.method.lower()] = _operation(each, known)
     promise = "Makes a classifier honest: IK, IMK or IDK for every prediction."

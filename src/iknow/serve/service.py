@@ -4,6 +4,15 @@
 
 What fails on this way is a `Refusal`. Nothing is answered that the audit does not hold.
 
+The evidence of a model changes without a restart:
+
+    asked → a copy that shares the rest → changed → announced in the audit → committed to the bundle
+          → warm → served
+
+The copy answers what comes after the bundle is on disk; what is under way is answered by the model
+as it was. The alarm and the figures go on: they are about the stream, not about one state. What a
+crash can leave between the audit and the bundle, `iknow.serve.audit.announced` says.
+
 Labels come later: was what we knew true? A label names the request and the row that it belongs to.
 The recorded answer says whether that was IK, and what was believed; only IKs count against their
 certificate. A label that came before for the same row is not counted twice.
@@ -12,21 +21,28 @@ certificate. A label that came before for the same row is not counted twice.
 from __future__ import annotations
 
 import asyncio
+import copy
+import errno
 import json
 import logging
+import os
 import time
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from math import isfinite
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from iknow.classifier.memory import follow
-from iknow.errors import AuditError, BundleError, IknowError, InputError
+from iknow.core.text import shown
+from iknow.errors import AuditError, BundleError, ConflictError, IknowError, InputError
+from iknow.serve import schema
 from iknow.serve.answers import RequestAnswers, Wanted
 from iknow.serve.audit import (
     AuditWriter,
@@ -41,28 +57,24 @@ from iknow.serve.audit import (
 from iknow.serve.audit.announced import MADE, UNDONE, announce, conclude
 from iknow.serve.audit.records import make_event
 from iknow.serve.batching import Batcher
-from iknow.serve.bodies import ByteBudget, Rows, shape_rows
-from iknow.serve.changing import change_served, check_change, state_on_disk, sync_bundle
+from iknow.serve.bodies import ByteBudget, Rows, as_inputs, as_rows, shape_rows
 from iknow.serve.compute import Compute
-from iknow.serve.schema import (
-    Changed,
-    ChangeEntry,
-    ChangeRequest,
-    LabelCounts,
-    Refusal,
-    Reloaded,
-    TrueLabel,
-)
+from iknow.serve.schema import Refusal
 from iknow.serve.served import BundleSource, Models, ServedModel, load_model
 from iknow.serve.settings import Settings
 from iknow.serve.watcher import open_watcher
+from iknow.storage.archive import open_file
 from iknow.storage.changes import Logged
 from iknow.storage.info import describe_bundle
+from iknow.storage.saving import commit_changes
 from iknow.version import __version__
 
 log = logging.getLogger("iknow.serve")
 KEEP_EVERY = 1.0
 """Seconds between two writings of the alarms' state: what a killed process forgets."""
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+Announce = Callable[[str, Sequence[Logged]], None]
+"""Takes the sha256 that the bundle will have, and the changes; an AuditError prevents them."""
 
 
 class Service:
@@ -127,11 +139,9 @@ class Service:
     async def answer(
         self, model: ServedModel, rows: Rows, wanted: Wanted, call: Call
     ) -> RequestAnswers:
-        """The answers about some rows, recorded.
-
-        Raises:
-            Refusal: 422 if the rows do not fit the model, 429 if too many wait, 503 if the answer
-                cannot be recorded or the bundle was damaged, 504 if it takes too long.
+        """The answers about some rows, recorded. Raises a `Refusal`: 422 if the rows do not fit the
+        model, 429 if too many wait, 503 if the answer cannot be recorded or the bundle was damaged,
+        504 if it takes too long.
         """
         start = time.perf_counter()
         if self.stopping:
@@ -160,19 +170,19 @@ class Service:
         model.watcher.put(answers, call.request, time.perf_counter() - start, call.watch)
         return answers
 
-    async def reload(self) -> tuple[Reloaded, ...]:
+    async def reload(self) -> tuple[schema.Reloaded, ...]:
         """Load the bundles that changed on disk; one that cannot be loaded leaves the old one."""
         async with self._reloading:
             return tuple([await self._reload(model) for model in self.models])
 
-    async def learn(self, call: Call, labels: Sequence[TrueLabel]) -> LabelCounts:
+    async def learn(self, call: Call, labels: Sequence[schema.TrueLabel]) -> schema.LabelCounts:
         """Record labels that came late, and let the monitors of their models learn from them.
-
-        Raises:
-            Refusal: 409, 422 or 503; then nothing is recorded.
+        Raises a `Refusal`: 409, 422 or 503; then nothing is recorded.
         """
         if self.audit is None:
             raise Refusal(409, "labels are compared with recorded answers: serve with --audit FILE")
+        if len(labels) > (most := self.settings.most_rows):
+            raise Refusal(413, f"a request may have {most:,} labels; got {len(labels):,}")
         for i, each in enumerate(labels):
             if isinstance(each.label, float) and not isfinite(each.label):
                 raise Refusal(422, f"labels[{i}]: a number must be finite; got {each.label}")
@@ -195,16 +205,14 @@ class Service:
                 await asyncio.to_thread(served[key].learn, np.array(outcomes, dtype=bool))
         return told
 
-    async def change(self, name: str, asked: ChangeRequest, call: Call) -> Changed:
-        """Change the evidence of a model, in its bundle and as it is served.
-
-        Raises:
-            Refusal: 404, 409, 422, 503 or 507; then nothing has changed.
+    async def change(self, name: str, asked: schema.ChangeRequest, call: Call) -> schema.Changed:
+        """Change the evidence of a model, in its bundle and as it is served. Raises a `Refusal`:
+        404, 409, 422, 503 or 507; then nothing has changed.
         """
         # Whoever asked may leave, but a change must not end halfway.
         return await asyncio.shield(self.start_task(self._change(name, asked, call)))
 
-    async def _change(self, name: str, asked: ChangeRequest, call: Call) -> Changed:
+    async def _change(self, name: str, asked: schema.ChangeRequest, call: Call) -> schema.Changed:
         async with self._reloading:
             before = self.models.find(name)
             check_change(asked, before.labels, self.settings.most_rows)
@@ -214,11 +222,11 @@ class Service:
             if self.audit is not None:
                 await self.audit.note(conclude(announced, MADE))
             await self._follow(before, model)
-        entries = tuple(ChangeEntry(**each.to_dict()) for each in made)
-        return Changed(model.name, model.version, model.sha256, before.sha256, entries)
+        entries = tuple(schema.ChangeEntry(**each.to_dict()) for each in made)
+        return schema.Changed(model.name, model.version, model.sha256, before.sha256, entries)
 
     async def _commit(
-        self, before: ServedModel, asked: ChangeRequest, call: Call
+        self, before: ServedModel, asked: schema.ChangeRequest, call: Call
     ) -> tuple[ServedModel, Event]:
         """Change a model's bundle: announced before, and said to be undone if it failed then."""
         announced: list[Event] = []
@@ -304,7 +312,7 @@ class Service:
         self.models.put(new, old)
         new.watcher.follow(new)
 
-    async def _reload(self, old: ServedModel) -> Reloaded:
+    async def _reload(self, old: ServedModel) -> schema.Reloaded:
         new, reason = old, None
         try:
             if old.source is not None:
@@ -319,7 +327,7 @@ class Service:
             if self.audit is not None:
                 await self._complete(self.audit, new)
                 await self.audit.note(make_event("reload", new, before=old.sha256))
-        return Reloaded(new.name, new.version, new.sha256, new is not old, reason)
+        return schema.Reloaded(new.name, new.version, new.sha256, new is not old, reason)
 
     async def _load_again(self, old: ServedModel, source: BundleSource) -> ServedModel:
         """What is served in the place of an old model: itself if its bundle is as it was."""
@@ -363,6 +371,94 @@ class Service:
                 await asyncio.to_thread(model.watcher.monitors.keep)
 
 
+def check_change(asked: schema.ChangeRequest, classes: list[Any], most_samples: int) -> None:
+    """Refuse a change that asks for nothing, for too much, or with labels of another kind. Raises a
+    `Refusal`: 422 or 413, with what is wrong.
+    """
+    n_rows, added = (0, []) if asked.add is None else (len(asked.add.rows), asked.add.labels)
+    labels = [*added, *(each.label for each in asked.relabel)]
+    n_samples = len(asked.remove) + len(labels)
+    if n_rows != len(added):
+        raise Refusal(422, f"{n_rows} rows need as many labels; got {len(added)}")
+    if not n_samples:
+        raise Refusal(422, "nothing is asked for: name samples to add, to remove or to relabel")
+    if n_samples > most_samples:
+        raise Refusal(413, f"a request may change {most_samples:,} samples; got {n_samples:,}")
+    known = set(map(_kind_of, classes))
+    for label in labels:
+        if isinstance(label, float) and not isfinite(label):
+            raise Refusal(422, f"a label is text, a finite number or a flag; got {label}")
+        if _kind_of(label) not in known:  # Python takes true for 1
+            raise Refusal(
+                422, f"the label {shown(label, 60)} is of another kind than {shown(classes[0], 60)}"
+            )
+
+
+def _kind_of(label: Any) -> str:
+    return "flag" if isinstance(label, bool) else "text" if isinstance(label, str) else "number"
+
+
+def change_served(
+    served: ServedModel, asked: schema.ChangeRequest, who: str, announce: Announce
+) -> ServedModel:
+    """The model after a change, which is in its bundle when this returns.
+
+    announce: is called before the bundle is touched.
+
+    Raises:
+        Refusal: 409, 422, 503 or 507; then nothing has changed.
+    """
+    if served.classifier.plan_.uncommitted != ():
+        raise Refusal(409, f"{served.title} is not served from a bundle: there is none to change")
+    if asked.after not in (None, served.sha256):
+        raise Refusal(409, f"{served.title} is {served.sha256} by now: look again, then decide")
+    changed, why = copy.copy(served.classifier), asked.why
+    try:
+        if asked.remove:
+            changed.memory.remove(asked.remove, who, why)
+        if asked.relabel:
+            labels = [each.label for each in asked.relabel]
+            changed.memory.relabel([each.id for each in asked.relabel], labels, who, why)
+        if asked.add is not None:
+            rows = shape_rows(changed, as_rows(asked.add.rows, len(asked.add.rows)))
+            inputs = as_inputs(changed, rows)
+            changed.memory.add(inputs, asked.add.labels, asked.add.ids, who, why)
+        changed.warm_up()  # now, as later nothing may fail any more
+        made = changed.memory.log[len(served.classifier.memory.log) :]
+        changed.plan_ = commit_changes(changed.plan_, None, lambda sha256: announce(sha256, made))
+    except AuditError as error:
+        raise Refusal(503, "the change could not be recorded, so it is not made", 5) from error
+    except ConflictError as error:
+        problem = "the bundle was changed on disk meanwhile: POST /v1/reload, then try again"
+        raise Refusal(409, problem) from error
+    except BundleError as error:
+        raise Refusal(503, f"the bundle of {served.title} cannot be changed: {error}") from error
+    except OSError as error:
+        full = error.errno in FULL
+        why = "the disk is full" if full else f"the bundle cannot be written ({error.strerror})"
+        raise Refusal(507 if full else 503, f"{why}: nothing was changed") from error
+    except Refusal:
+        raise
+    except IknowError as error:
+        raise Refusal(422, str(error)) from error
+    return replace(served, classifier=changed)
+
+
+def state_on_disk(served: ServedModel) -> str | None:
+    """The sha256 of a model's bundle as it is now; None if it cannot be read."""
+    try:
+        return open_file(Path(served.classifier.plan_.bundled["path"]), copied_up_to=0).sha256
+    except (BundleError, KeyError):
+        return None
+
+
+def sync_bundle(served: ServedModel) -> None:
+    """Wait until the bundle is on disk as we read it: its writer may have been killed before."""
+    if "path" in served.classifier.plan_.bundled:
+        with suppress(OSError), open(served.classifier.plan_.bundled["path"], "rb") as file:
+            os.fsync(file)
+
+
 def _open_audit(settings: Settings) -> AuditWriter:
     assert settings.audit is not None
     days, size = settings.retain_days, settings.retain_bytes
@@ -381,8 +477,11 @@ def _close_audit(audit: AuditWriter) -> None:
 
 
 def _compare(
-    journal: Journal, labels: Sequence[TrueLabel], call: Call, served: Collection[tuple[str, str]]
-) -> tuple[LabelCounts, list[Label], dict[tuple[str, str], list[bool]]]:
+    journal: Journal,
+    labels: Sequence[schema.TrueLabel],
+    call: Call,
+    served: Collection[tuple[str, str]],
+) -> tuple[schema.LabelCounts, list[Label], dict[tuple[str, str], list[bool]]]:
     """Compare labels with recorded answers.
 
     served: names of models, and their bundles. Returns what became of the labels, those to record,
@@ -407,4 +506,4 @@ def _compare(
                 right[key].append(bool(believed == each.label) and same_kind)
             else:
                 told["others"] += 1
-    return LabelCounts(**told), list(records.values()), right
+    return schema.LabelCounts(**told), list(records.values()), right

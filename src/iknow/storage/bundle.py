@@ -23,6 +23,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
@@ -81,36 +82,26 @@ Contents = list[tuple[str, Iterable[bytes | memoryview]]]
 
 @dataclass(frozen=True, eq=False)
 class Bundle:
-    """The content of a bundle.
+    """The content of a bundle."""
 
-    classes: of shape (n_classes,). labels, rows: of shape (n_rows,). activations: for each layer,
-    of shape (n_rows, n_features). probe: small arrays of any shape, read at once. check: call it
-    before each use of the other arrays of a bundle that was read; it refuses damaged ones. model:
-    gives the bytes of the model's ONNX file, if the bundle holds it. log: changes that the arrays
-    hold already; changes: those that follow, in segments.
-    version, n_bytes, sha256, n_torn: of the file it was read from, the version of iknow that wrote
-    it, its size, the digest that seals all of it (of its manifest or, if there are changes, of the
-    last segment), and the bytes at its end that an interrupted writer left.
-    """
-
-    classes: Labels
-    labels: Ints
-    rows: Ints
-    activations: Mapping[str, Floats32]
+    classes: Labels  # of shape (n_classes,)
+    labels: Ints  # of shape (n_rows,)
+    rows: Ints  # of shape (n_rows,)
+    activations: Mapping[str, Floats32]  # by layer, of shape (n_rows, n_features)
     metrics: Mapping[str, Metric]
     neighborhoods: Mapping[str, Rule]
     settings: ClassifierRecord
     selection: Selection | None = None
-    probe: Mapping[str, Any] = field(default_factory=dict)
-    check: Callable[[], None] | None = None
-    model: Callable[[], bytes] | None = None
+    probe: Mapping[str, Any] = field(default_factory=dict)  # small arrays, read at once
+    check: Callable[[], None] | None = None  # refuses damage; to call before each use of the others
+    model: Callable[[], bytes] | None = None  # gives the model's ONNX file, if it is held
     exported: Exported | None = None
-    log: tuple[Logged, ...] = ()
-    changes: tuple[Change, ...] = ()
-    version: str = __version__
+    log: tuple[Logged, ...] = ()  # changes that the arrays hold already
+    changes: tuple[Change, ...] = ()  # those that follow, in segments
+    version: str = __version__  # of iknow that wrote the file it was read from
     n_bytes: int = 0
-    sha256: str = ""
-    n_torn: int = 0
+    sha256: str = ""  # seals all of it: of the manifest or, if there are changes, the last segment
+    n_torn: int = 0  # bytes at its end that an interrupted writer left
 
     @property
     def model_classes(self) -> Labels:
@@ -157,15 +148,13 @@ def _read_opened(source: Path, opened: Opened, verify: bool | Literal["now"]) ->
     file, damaged = opened.file, f"{source} is damaged: "
     with prefixed(f"{damaged}{MANIFEST} is damaged: "):
         manifest = read_record(opened.manifest, Manifest)
-        listed = _name_arrays(manifest)
-        if set(manifest.arrays) != set(listed):
-            raise BundleError("its checksums are not those of its arrays")
-    places, belong = opened.places, {MANIFEST, *listed, *([MODEL] if manifest.model else [])}
+    places = opened.places
+    belong = {MANIFEST, *manifest.arrays, *([MODEL] if manifest.model else [])}
     if wrong := sorted(set(places) ^ belong):
         problem = "does not belong in it" if wrong[0] in places else "is missing"
         raise BundleError(f"{damaged}{wrong[0]} {problem}")
-    sealed, arrays = [], {}
-    for name in listed:
+    sealed, arrays = [], Arrays()
+    for name in manifest.arrays:
         # A copy where an array is small and used at once, without asking the guard.
         small = name.startswith(("probe/", "changes/")) or "/metric-" in name
         place = places[name]
@@ -240,15 +229,13 @@ def _check_changes(bundle: Bundle, changes: Sequence[Change]) -> None:
 
 def write_bundle(path: str | os.PathLike[str], bundle: Bundle) -> None:
     """Write a bundle, or leave what was there untouched."""
-    target = as_path(path)
-    name = shown(str(target))
-    if "\0" in str(target):
-        raise BundleError(f"{name} is not a valid file name: it contains NUL")
-    contents = _encode(bundle)
+    target, contents = as_path(path), _encode(bundle)
     try:
-        is_folder = target.is_dir()
-    except OSError as error:  # too long, or a loop of links
-        raise BundleError(f"{name} is not a valid file name: {error.strerror}") from error
+        is_folder = stat.S_ISDIR(os.stat(target).st_mode)
+    except FileNotFoundError:
+        is_folder = False
+    except (OSError, ValueError) as error:  # too long, a loop of links, or NUL
+        raise BundleError(f"{shown(str(target))} is not a valid file name: {error}") from error
     if is_folder:
         raise BundleError(
             f"{target} exists and is not a bundle but a folder: choose another name or remove it"
@@ -361,10 +348,9 @@ def _check_may_replace(target: Path) -> None:
 def _encode(bundle: Bundle) -> Contents:
     """The contents of a bundle's file, read back once to make sure that it can be loaded."""
     layers: dict[str, LayerRecord] = {}
-    arrays: dict[str, Any] = {
-        "labels.npy": np.asarray(bundle.labels, dtype="<i8"),
-        "rows.npy": np.asarray(bundle.rows, dtype="<i8"),
-    }
+    arrays = Arrays()
+    arrays["labels.npy"] = np.asarray(bundle.labels, dtype="<i8")
+    arrays["rows.npy"] = np.asarray(bundle.rows, dtype="<i8")
     for layer, values in bundle.activations.items():
         metric, rule = bundle.metrics[layer], bundle.neighborhoods.get(layer)
         parts, record = metric.arrays(), None if rule is None else rule_to_dict(rule)
@@ -401,7 +387,7 @@ def _encode(bundle: Bundle) -> Contents:
             changes=[each.entry() for each in bundle.log],
         )
         text = write_record(manifest)
-        _from_manifest(read_record(text, Manifest), arrays)
+        _from_manifest(read_record(text, Manifest), Arrays(arrays))
     except BundleError as error:
         raise InputError(f"this cannot be saved: {error}") from error
     return [(MANIFEST, [text]), *contents]
@@ -417,67 +403,64 @@ def _sha256(parts: Iterable[bytes | memoryview]) -> str:
 # The manifest, its arrays, and what must fit
 
 
-def _name_arrays(manifest: Manifest) -> list[str]:
-    """The names in the archive of all arrays that belong to a manifest."""
-    listed = ["labels.npy", "rows.npy"]
-    for layer, record in manifest.layers.items():
-        parts = ("activations", *(f"metric-{part}" for part in record.metric_arrays))
-        listed += [name_array(layer, part) for part in parts]
-    listed += [f"probe/{escape(name)}.npy" for name in manifest.probe]
-    listed += [IDS] if manifest.changes else []
-    if len(set(listed)) != len(listed):
-        raise BundleError("two arrays have the same name")
-    return listed
+class Arrays(dict[str, Any]):
+    """Arrays by their names in the archive, each taken once."""
+
+    def take(self, name: str) -> Any:
+        if name not in self:
+            raise BundleError(f"{name} is missing")
+        return self.pop(name)
 
 
-def _from_manifest(manifest: Manifest, arrays: Mapping[str, Any]) -> Bundle:
+def _from_manifest(manifest: Manifest, arrays: Arrays) -> Bundle:
     """The bundle of a manifest and its arrays; `_check_values` checks the large arrays."""
-    layers, rules = manifest.layers, {}
+    layers, rules, metrics, activations = manifest.layers, {}, {}, {}
     for layer, record in layers.items():
+        where = f"of layer {layer[:80]!r} cannot be made: "
         if record.neighborhood is not None:
-            with prefixed(f"the rule of layer {layer[:80]!r} cannot be made: "):
+            with prefixed(f"the rule {where}"):
                 rules[layer] = rule_from_dict(record.neighborhood)
+        parts = {
+            part: arrays.take(name_array(layer, f"metric-{part}")) for part in record.metric_arrays
+        }
+        with prefixed(f"the metric {where}"):
+            for part, array in parts.items():
+                check_array(array, part, "<f8", array.shape)
+            metric = metrics[layer] = metric_from_dict(record.metric, parts)
+            if metric.to_dict() != record.metric or set(metric.arrays()) != set(parts):
+                raise BundleError("it has more entries or arrays than it needs")
+        activations[layer] = arrays.take(name_array(layer, "activations"))
     bundle = Bundle(
         classes=read_classes(manifest.classes),
-        labels=arrays["labels.npy"],
-        rows=arrays["rows.npy"],
-        activations={layer: arrays[name_array(layer, "activations")] for layer in layers},
-        metrics={layer: _make_metric(layer, layers[layer], arrays) for layer in layers},
+        labels=arrays.take("labels.npy"),
+        rows=arrays.take("rows.npy"),
+        activations=activations,
+        metrics=metrics,
         neighborhoods=rules,
         settings=manifest.settings,
         selection=None if manifest.selection is None else Selection.from_dict(manifest.selection),
-        probe={name: arrays[f"probe/{escape(name)}.npy"] for name in manifest.probe},
+        probe={name: arrays.take(f"probe/{escape(name)}.npy") for name in manifest.probe},
         exported=manifest.model,
         log=tuple(_read_log(manifest.changes, arrays)),
         version=manifest.iknow,
     )
+    if arrays:
+        raise BundleError(f"{min(arrays)} does not belong in it")
     _check_shapes(bundle)
     _check_settings(bundle)
     return bundle
 
 
-def _read_log(entries: Sequence[LogEntry], arrays: Mapping[str, Any]) -> Iterator[Logged]:
+def _read_log(entries: Sequence[LogEntry], arrays: Arrays) -> Iterator[Logged]:
     if not entries:
         return
-    ids, ends = arrays[IDS], list(accumulate(each.ids for each in entries))
+    ids, ends = arrays.take(IDS), list(accumulate(each.ids for each in entries))
     check_array(ids, IDS, "<i8", (ends[-1],))
     for each, (start, end) in zip(entries, pairwise([0, *ends]), strict=True):
         own = ids[start:end]
         if own[0] < 0 or not (own[1:] > own[:-1]).all():
             raise BundleError(f"{IDS} must hold whole numbers >= 0, those of a change ascending")
         yield Logged(each.what, each.when, each.who, each.why, own, tuple(each.classes))
-
-
-def _make_metric(layer: str, record: LayerRecord, arrays: Mapping[str, Any]) -> Metric:
-    where = f"the metric of layer {layer[:80]!r}"
-    parts = {part: arrays[name_array(layer, f"metric-{part}")] for part in record.metric_arrays}
-    with prefixed(f"{where} cannot be made: "):
-        for part, array in parts.items():
-            check_array(array, part, "<f8", array.shape)
-        metric = metric_from_dict(record.metric, parts)
-    if metric.to_dict() != record.metric or set(metric.arrays()) != set(parts):
-        raise BundleError(f"{where} has more entries or arrays than it needs")
-    return metric
 
 
 def _check_shapes(bundle: Bundle) -> None:

@@ -25,6 +25,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from time import time as clock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -36,11 +37,11 @@ from iknow.core.quorum import Quorum
 from iknow.core.rule import Rule
 from iknow.core.text import names, shown
 from iknow.errors import BundleError, InputError
-from iknow.models.probe import restore_probe
+from iknow.models.probe import Probe, restore_probe
 from iknow.models.samples import extend_classes
 from iknow.npy import check_array, decode_array, encode_array
 from iknow.selection import Selection
-from iknow.storage.archive import LONGEST_NAME, read_zip, write_zip
+from iknow.storage.archive import LONGEST_NAME, prefixed, read_zip, write_zip
 from iknow.storage.manifest import (
     LONGEST_WORDS,
     WHEN,
@@ -63,33 +64,15 @@ SMALL_QUORUM = 100
 
 
 @dataclass(frozen=True, eq=False)
-class Said:
-    """What is said about a change, by whoever makes it.
+class Logged:
+    """What the log says about a change."""
 
-    Attributes:
-        what: "add", "remove" or "relabel".
-        when: The time in UTC, ISO 8601 with Z.
-        who: Who made it; "" if nobody said.
-        why: Why; "" if nobody said.
-    """
-
-    what: str
-    when: str
-    who: str
+    what: str  # "add", "remove" or "relabel"
+    when: str  # in UTC, ISO 8601 with Z
+    who: str  # "" if nobody said
     why: str
-
-
-@dataclass(frozen=True, eq=False)
-class Logged(Said):
-    """What the log says about a change: what, when, who, why, and the samples it was about.
-
-    Attributes:
-        ids: Numbers of the samples, ascending.
-        classes: Labels of the classes that came with it, which the model does not score.
-    """
-
-    ids: Ints
-    classes: tuple[Any, ...] = ()
+    ids: Ints  # numbers of the samples that it was about, ascending
+    classes: tuple[Any, ...] = ()  # labels that came with it, which the model does not score
 
     def sentence(self) -> str:
         """Say what happened, in words."""
@@ -103,28 +86,24 @@ class Logged(Said):
         return {**vars(self), "ids": self.ids.tolist(), "classes": plain_labels(self.classes)}
 
     def entry(self) -> LogEntry:
-        """Return it as a manifest holds it, without the numbers of its samples."""
-        classes = plain_labels(self.classes)
-        return LogEntry(self.what, self.when, self.who, self.why, classes, len(self.ids))
+        """Return it as a manifest holds it, with the number of its samples alone."""
+        said = {**vars(self), "ids": len(self.ids), "classes": plain_labels(self.classes)}
+        return LogEntry(**said)
 
 
 @dataclass(frozen=True, eq=False)
-class Change(Said):
-    """One change of the evidence, in all layers.
+class Change:
+    """One change of the evidence, in all layers; what is said about it is as in `Logged`."""
 
-    Attributes:
-        removed: Numbers of the samples that no longer count as they did, ascending.
-        rows: Numbers of the samples that count from now on, of shape (m,), ascending.
-        labels: Their class codes, of shape (m,).
-        points: By layer, their activations as the metric transforms them, of shape (m, n_features).
-        classes: Labels of classes that were not known before; their codes follow those known.
-    """
-
-    removed: Ints
-    rows: Ints
-    labels: Ints
-    points: Mapping[str, Floats32]
-    classes: tuple[Any, ...] = ()
+    what: str
+    when: str
+    who: str
+    why: str
+    removed: Ints  # numbers of the samples that no longer count as they did, ascending
+    rows: Ints  # numbers of those that count from now on, of shape (m,), ascending
+    labels: Ints  # their class codes, of shape (m,)
+    points: Mapping[str, Floats32]  # by layer, as the metric transforms, of shape (m, n_features)
+    classes: tuple[Any, ...] = ()  # labels that were not known before; their codes come last
 
     def logged(self) -> Logged:
         """Return what a log keeps of it: no activations."""
@@ -149,14 +128,12 @@ class ChangeRecord(Record):
 def now() -> str:
     """The time in UTC to the second; SOURCE_DATE_EPOCH, seconds since 1970, takes its place."""
     given = os.environ.get("SOURCE_DATE_EPOCH")
-    time = datetime.now(UTC).replace(microsecond=0)
-    if given is not None:
-        try:
-            time = datetime.fromtimestamp(int(given), UTC)
-        except (ValueError, OverflowError, OSError) as error:
-            raise InputError(
-                f"SOURCE_DATE_EPOCH must be seconds since 1970; it is {shown(given)}"
-            ) from error
+    try:
+        time = datetime.fromtimestamp(int(clock() if given is None else given), UTC)
+    except (ValueError, OverflowError, OSError) as error:
+        raise InputError(
+            f"SOURCE_DATE_EPOCH must be seconds since 1970; it is {shown(given)}"
+        ) from error
     return time.isoformat().replace("+00:00", "Z")
 
 
@@ -286,11 +263,10 @@ def encode_change(change: Change) -> bytes:
     Raises:
         InputError: It cannot be stored, and why.
     """
-    record = ChangeRecord(change.logged().entry(), list(change.points))
+    file, record = io.BytesIO(), ChangeRecord(change.logged().entry(), list(change.points))
     arrays = {f"{name}.npy": np.asarray(getattr(change, name), dtype="<i8") for name in NUMBERS}
     for layer, points in change.points.items():
         arrays[name_array(layer, "points")] = np.asarray(points, dtype="<f4")
-    file = io.BytesIO()
     try:
         contents = [(name, encode_array(array)) for name, array in arrays.items()]
         write_zip(file, [(RECORD, [write_record(record)]), *contents])
@@ -315,26 +291,45 @@ def decode_change(payload: bytes) -> Change:
         raise BundleError("its arrays are not those of its layers")
     content, arrays = np.frombuffer(payload, dtype=np.uint8), {}
     for name, place in places.items():
-        try:
+        with prefixed(f"{name} cannot be read: "):
             arrays[name] = decode_array(content[place])
-        except ValueError as error:
-            raise BundleError(f"{name} cannot be read: {error}") from error
-    removed, rows, labels = numbers = [arrays[f"{name}.npy"] for name in NUMBERS]
+    numbers = {name: arrays[f"{name}.npy"] for name in NUMBERS}
     points = {layer: arrays[name] for name, layer in wanted.items()}
-    said, classes = record.said, tuple(record.said.classes)
-    told = said.what, said.when, said.who, said.why
-    change = Change(*told, removed, rows, labels, points, classes)
-    try:
-        for name, array in zip(NUMBERS, numbers, strict=True):
+    said = msgspec.structs.asdict(record.said) | {"classes": tuple(record.said.classes)}
+    n_ids = said.pop("ids")
+    change = Change(**said, **numbers, points=points)
+    with prefixed(""):
+        for name, array in numbers.items():
             check_array(array, name, "<i8", array.shape[:1])
         for layer, array in points.items():
-            check_array(array, f"layer {shown(layer, 80)}", "<f4", (len(rows), None))
+            check_array(array, f"layer {shown(layer, 80)}", "<f4", (len(change.rows), None))
         check_change(change)
-    except ValueError as error:
-        raise BundleError(str(error)) from error
-    if said.ids != len(change.logged().ids):
-        raise BundleError(f"it must be about {said.ids} samples")
+    if n_ids != len(change.logged().ids):
+        raise BundleError(f"it must be about {n_ids} samples")
     return change
+
+
+# What identifies the model
+
+
+def probe_of(bundle: Bundle) -> Probe | str:
+    """What identifies the model of a bundle, or why nothing does."""
+    record = bundle.settings.probe
+    if isinstance(record, str):
+        return record
+    try:
+        plain = msgspec.structs.asdict(record)
+        return restore_probe(plain, bundle.probe, list(bundle.activations))
+    except ImportError as error:  # inputs of a kind that cannot be read without some package
+        return f"the inputs stored with it cannot be read here ({error})"
+
+
+def store_probe(known_by: Probe | str) -> tuple[ProbeRecord | str, Mapping[str, Any]]:
+    """What a bundle keeps of it: the record in its manifest, and arrays."""
+    if isinstance(known_by, str):
+        return known_by, {}
+    record, arrays = known_by.store()
+    return ProbeRecord(**record), arrays
 
 
 # The evidence after some changes
@@ -369,13 +364,10 @@ class Folding:
         """
         widths = {layer: each.shape[1] for layer, each in self._bundle.activations.items()}
         rules = self._bundle.neighborhoods
-        try:
+        with prefixed(""):
             classes = extend_classes(self.classes, change.classes)
             check_fits(change, len(classes), self.n_rows, self._has, widths, rules)
-        except InputError as error:
-            raise BundleError(str(error)) from error
-        removed, rows = change.removed.tolist(), change.rows.tolist()
-        self.classes = classes
+        removed, rows, self.classes = change.removed.tolist(), change.rows.tolist(), classes
         self._left |= set(removed) - set(rows)
         for row in removed:
             if self._brought.pop(row, None) is None:
@@ -407,7 +399,13 @@ class Folding:
         for layer, points in before.activations.items():
             every = [points[kept], *(c.points[layer][p] for c, p in parts)]
             activations[layer] = np.concatenate(every)[order]
-        record, probe = self._forget()
+        record, probe = before.settings.probe, before.probe
+        if self._left and not isinstance(record, str):
+            known_by = probe_of(before)
+            left = np.array(sorted(self._left), dtype=np.int64)
+            record, probe = store_probe(
+                known_by if isinstance(known_by, str) else known_by.without(left)
+            )
         settings, logged = before.settings, [change.logged() for change in self._changes]
         about = msgspec.structs.replace(settings.about, per_class=self.counts())
         return replace(
@@ -423,22 +421,6 @@ class Folding:
             changes=(),
             check=None,
         )
-
-    def _forget(self) -> tuple[ProbeRecord | str, Mapping[str, Any]]:
-        """The probe without the samples that left: its record, and its arrays."""
-        record, arrays = self._bundle.settings.probe, self._bundle.probe
-        if isinstance(record, str) or not self._left:
-            return record, arrays
-        left = np.array(sorted(self._left), dtype=np.int64)
-        try:
-            layers = list(self._bundle.activations)
-            found = restore_probe(msgspec.structs.asdict(record), arrays, layers).without(left)
-        except ImportError as error:  # it may hold them, in a form that we cannot read here
-            found = f"samples were removed, and those it was known by cannot be read ({error})"
-        if isinstance(found, str):
-            return found, {}
-        plain, arrays = found.store()
-        return ProbeRecord(**plain), arrays
 
     def _kept(self) -> Ints:
         gone = np.array(sorted(self._gone), dtype=np.int64)

@@ -8,6 +8,7 @@ those of the arrays are left to `load`.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -30,6 +31,7 @@ IN_LAYERS = ("levels", "neighborhoods", "left_out")
 MAKERS = ("name", "version", "note", "created", "model")
 """What its maker said, or is said about its making."""
 CLASSES_SHOWN = 10
+NUMBER = re.compile(r"[0-9]+\.[0-9]{4,17}(e-?[0-9]+)?")  # of more digits than people read
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class BundleInfo:
         n_bytes: Its size.
         format: The version of its format.
         iknow: The version of iknow that wrote it.
-        sha256: The checksum of its manifest, which seals all of it: the same content, the same sum.
+        sha256: The checksum that seals all of it: the same content, the same sum.
         name: What its maker calls it, if anything.
         version: The version that its maker gave it, if any.
         note: What its maker says about it; "" for nothing.
@@ -281,6 +283,8 @@ def list_facts(info: BundleInfo) -> dict[str, str]:
         found["changes"] = _count_changes(info)
     if info.n_torn:
         found["torn"] = f"{info.n_torn:,} bytes that an interrupted writer left: not read"
+    if info.selection is not None and info.selection.level is not None:
+        found["level"] = f"IK begins at {info.selection.level:.3f}"
     given = [f"{option}={value!r}" for option, value in info.reading.items() if value is not None]
     given += [f"{option}=..., a function: pass it to load" for option in info.needs]
     return found | ({"read with": short(", ".join(given))} if given else {})
@@ -312,7 +316,8 @@ def _list_classes(info: BundleInfo) -> str:
 
 
 def _in_words(layer: LayerInfo) -> str:
-    return f"{layer.n_features:,} features, {layer.metric}, {rule_of(layer)}"
+    rule = NUMBER.sub(lambda number: f"{float(number[0]):.4g}", rule_of(layer))
+    return f"{layer.n_features:,} features, {layer.metric}, {rule}"
 
 
 def rule_of(layer: LayerInfo) -> str:

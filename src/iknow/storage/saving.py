@@ -29,10 +29,11 @@ from iknow.models import PrecomputedModel
 from iknow.models.adapt import OPTIONS, as_model
 from iknow.models.inputs import Fields
 from iknow.models.model import Model
-from iknow.models.probe import Probe, restore_probe
+from iknow.models.probe import Probe
 from iknow.rules.registry import name_of, rule_named
 from iknow.search.layer import LayerIndex, Search
 from iknow.selection import Selection
+from iknow.storage.archive import prefixed
 from iknow.storage.bundle import (
     Bundle,
     append_changes,
@@ -41,7 +42,7 @@ from iknow.storage.bundle import (
     rewrite_bundle,
     write_bundle,
 )
-from iknow.storage.changes import REMOVE, now
+from iknow.storage.changes import REMOVE, now, probe_of, store_probe
 from iknow.storage.exporting import check_exported_model, find_exported, load_exported
 from iknow.storage.info import name_model
 from iknow.storage.manifest import (
@@ -81,7 +82,7 @@ def save_classifier(
     plan = classifier.plan_
     about = _make_about(classifier, name, note, version)
     as_onnx = find_exported(classifier, wanted=as_flag(onnx, "onnx"), samples=samples)
-    record, arrays = _store_probe(
+    record, arrays = store_probe(
         plan.probe if as_flag(probe, "probe") else "it was saved with probe=False"
     )
     evidence = _evidence_of(plan)
@@ -128,7 +129,7 @@ def _with_evidence(bundle: Bundle, plan: Any) -> Bundle:
     evidence, known_by = _evidence_of(plan), plan.probe
     record, arrays = bundle.settings.probe, bundle.probe
     if not isinstance(known_by, str) or any(each.what == REMOVE for each in plan.log):
-        record, arrays = _store_probe(known_by)
+        record, arrays = store_probe(known_by)
     counts = np.bincount(evidence["labels"], minlength=len(plan.classes)).tolist()
     settings = msgspec.structs.replace(
         bundle.settings,
@@ -153,13 +154,6 @@ def _evidence_of(plan: Any) -> dict[str, Any]:
         "selection": selection,
         "log": plan.log,
     }
-
-
-def _store_probe(known_by: Probe | str) -> tuple[ProbeRecord | str, Mapping[str, Any]]:
-    if isinstance(known_by, str):
-        return known_by, {}
-    record, arrays = known_by.store()
-    return ProbeRecord(**record), arrays
 
 
 def _are_same(one: Selection | None, other: Selection | None) -> bool:
@@ -289,7 +283,8 @@ def load_classifier(
         adapter = model
     elif model is not None:
         adapter = as_model(model, device=device, **_read_again(settings.reading, path))
-    known_by = _restore_probe(path, bundle)
+    with prefixed(f"{path} is damaged: "):
+        known_by = probe_of(bundle)
     if checks and own is not None:
         check_exported_model(path, known_by, own, settings.batch_size)
     elif checks and model is not None:
@@ -364,20 +359,6 @@ def _read_again(reading: Reading, path: object) -> dict[str, Any]:
             f"cannot hold: pass it again, load(path, as_model(model, {listed}))"
         )
     return {name: getattr(reading, name) for name in OPTIONS}
-
-
-def _restore_probe(path: str | os.PathLike[str], bundle: Bundle) -> Probe | str:
-    """What identifies the bundle's model, or why nothing does."""
-    record = bundle.settings.probe
-    if isinstance(record, str):
-        return record
-    try:
-        plain = msgspec.structs.asdict(record)
-        return restore_probe(plain, bundle.probe, list(bundle.activations))
-    except BundleError as error:
-        raise BundleError(f"{path} is damaged: {error}") from error
-    except ImportError as error:
-        return f"the inputs stored with it cannot be read here ({error})"
 
 
 def _check_model(

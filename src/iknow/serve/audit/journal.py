@@ -109,12 +109,12 @@ class Journal(ABC):
         chain: What computes the hashes.
         retention: What `prune` removes.
         readonly: Whether it is read alone.
+        errors: What the database raises.
+        tables: How it holds them.
     """
 
     errors: tuple[type[Exception], ...]
-    """What the database raises."""
     tables: type[Tables] = Tables
-    """How it holds them."""
 
     def __init__(
         self, name: str, chain: Chain, retention: Retention | None, *, readonly: bool
@@ -143,16 +143,11 @@ class Journal(ABC):
             self._drop_writer()
 
     def append(self, records: Sequence[Record]) -> None:
-        """Add records, all or none; when it returns, they survive a crash of the machine.
-
-        After an error none of them is acknowledged, though if a database went away in the last
-        moment they may still be there.
-
-        Args:
-            records: In their order.
+        """Add `records`, all or none; when it returns, they survive a crash of the machine.
 
         Raises:
-            AuditError: They could not be written. The journal stays sound: try again later.
+            AuditError: They could not be written, though if a database went away in the last moment
+                they may still be there. The journal stays sound: try again later.
         """
         self.write([encode(record) for record in records])
 
@@ -178,29 +173,27 @@ class Journal(ABC):
             AuditError: There is one, but its hash is not that of the chain.
         """
         found = self._find("answer", request, row)
-        answer = None if found is None else decode(found.body, found.input)
-        return answer if isinstance(answer, Answer) else None
+        return found if isinstance(found, Answer) else None
 
     def labelled(self, request: str, row: int) -> bool:
         """Whether a label came for a `row` of a `request`."""
         return self._find("label", request, row) is not None
 
-    def _find(self, kind: str, request: str, place: int) -> Row | None:
-        def find(tables: Tables) -> Row | None:
+    def _find(self, kind: str, request: str, place: int) -> Record | None:
+        def find(tables: Tables) -> Record | None:
             state = tables.state()
             places = to_key(request), place, kind, state.cut_seq, state.head_seq
             of_chain = "request = ? AND place = ? AND kind = ? AND seq > ? AND seq <= ?"
             for row in tables.find(of_chain, *places, limit=1, order="seq DESC"):
                 is_first = row.seq == state.cut_seq + 1
                 last = state.cut_hash if is_first else tables.hash_at(row.seq - 1) or b""
-                if self.readonly:  # readers may lack the key
-                    return row
-                if is_sound(row) and self.chain.next(last, row.body, row.input) == row.hash:
-                    return row
-                raise AuditError(
-                    f"record {row.seq} of {self.name} was changed: see what `iknow audit verify` "
-                    "says"
-                )
+                may_check = not self.readonly  # readers may lack the key
+                if may_check and not (is_sound(row) and self.chain.holds(last, row)):
+                    raise AuditError(
+                        f"record {row.seq} of {self.name} was changed: see what `iknow audit "
+                        "verify` says"
+                    )
+                return decode(row.body, row.input)
             return None
 
         return self._read(find) if 0 <= place <= LARGEST else None

@@ -253,6 +253,10 @@ class Chain:
             digest.update(content)
         return self._sealed(digest.digest())
 
+    def holds(self, last: bytes, row: Row) -> bool:
+        """Whether a row has the hash that follows from the one before it."""
+        return self.next(last, row.body, row.input) == row.hash
+
     def seal(self, seq: int, last: bytes) -> bytes:
         """What vouches for the head: that there are records up to number `seq`."""
         return self._sealed(sha256(b"head" + seq.to_bytes(8, "big") + last).digest())

@@ -22,6 +22,7 @@ The journal may grow, and be pruned, meanwhile.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -32,7 +33,6 @@ from iknow.errors import AuditError, IknowError
 from iknow.serve.audit.inputs import decode_input
 from iknow.serve.audit.journal import PRUNED, Journal
 from iknow.serve.audit.records import (
-    HASH_SIZE,
     LARGEST,
     Answer,
     Columns,
@@ -45,9 +45,8 @@ from iknow.serve.audit.records import (
 from iknow.serve.audit.tables import JournalState, is_sound
 
 Assess = Callable[[str, Sequence[Any]], Columns | None]
-"""From the sha256 of a bundle and its inputs to beliefs (JSON), assertions, reasons and levels,
-one for each input; None if it does not know the bundle.
-"""
+"""From the sha256 of a bundle and inputs to what it says about each; None if it is not known."""
+HEAD = re.compile(r"([0-9]{1,18}):([0-9a-fA-F]{64})")
 MOST = 100  # problems to describe; the rest are counted
 
 
@@ -65,19 +64,12 @@ class NotedHead(NamedTuple):
             >>> NotedHead.from_text("12:" + "ab" * 32).seq
             12
         """
-        seq, _, digits = text.strip().partition(":")
-        try:
-            if (
-                not (seq.isascii() and seq.isdigit())
-                or len(seq) > 18
-                or len(digits) != 2 * HASH_SIZE
-            ):
-                raise ValueError
-            return cls(int(seq), bytes.fromhex(digits))
-        except ValueError:
+        found = HEAD.fullmatch(text.strip())
+        if found is None:
             raise AuditError(
                 f"a head must be SEQ:HASH as `iknow audit head` prints it; got {shown(text)}"
-            ) from None
+            )
+        return cls(int(found[1]), bytes.fromhex(found[2]))
 
 
 @dataclass
@@ -168,7 +160,7 @@ class Verifier:
         if row.seq != self._seq + 1:
             missing = f"{self._seq + 1} to {row.seq - 1}"
             self._report(row.seq, f"the records before it are missing: {missing}")
-        elif self._chain.next(self._hash, row.body, row.input) != row.hash:
+        elif not self._chain.holds(self._hash, row):
             self._report(row.seq, "it was changed, or the one before it was")
         self.found.first = self.found.first or row.seq
         self._seq, self._hash = row.seq, bytes(row.hash)

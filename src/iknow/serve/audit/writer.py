@@ -100,13 +100,7 @@ class AuditWriter:
         self.close()
 
     async def record(self, subject: Subject, call: Call, rows: Any, answers: Answered) -> None:
-        """Record the answers to a request.
-
-        Args:
-            subject: The model that gave them.
-            call: Who asked.
-            rows: What was asked, as `encode_inputs` takes it.
-            answers: What was said.
+        """Record the `answers` of a model, the `subject`, about the `rows` of a `call`.
 
         Raises:
             AuditError: It cannot be done, and answers without a record are not to be given.
@@ -125,11 +119,7 @@ class AuditWriter:
             log.error("answers were given without a record: %s", error)
 
     async def write(self, records: Sequence[Record]) -> None:
-        """Write `records`; when this returns, they survive a crash.
-
-        Raises:
-            AuditError: They could not be written.
-        """
+        """Wait until `records` are durable; an `AuditError` says that they are not."""
         await asyncio.wrap_future(self.submit(records))
 
     async def note(self, event: Event) -> None:
@@ -166,17 +156,11 @@ class AuditWriter:
             log.error("the audit could not be compared with %s: %s", subject.name, error)
 
     def submit(self, records: Sequence[Record]) -> Future[None]:
-        """Write records, all or none, in this order.
-
-        It never waits and never raises: all errors are the future's. The future cannot be
-        cancelled.
-
-        Args:
-            records: Any number.
+        """Write `records`, all or none, in this order; it never waits and never raises.
 
         Returns:
             A future that is done when the records are durable, and fails with an `AuditError` if
-            they could not be written.
+            they could not be written. It cannot be cancelled.
         """
         future: Future[None] = Future()
         future.set_running_or_notify_cancel()

@@ -37,7 +37,7 @@ fixed grid that does not depend on m̄, as the inequality needs it. (A beta-bino
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from threading import Lock
 from typing import Annotated, Any, Literal, Self
@@ -55,6 +55,10 @@ TILTS: Floats = 2.0 ** np.arange(-12, 4.5, 0.5)
 """|λ|, from what tells most about ten million samples to what tells most without any error."""
 
 HALVINGS = 60
+ODDS: Floats = np.array([1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0])
+"""How many times higher than certified the odds of an error may be; the first makes no bet."""
+
+Count = Annotated[int, Meta(ge=0)]
 
 
 def bound_errors(errors: int, n: int, alpha: float) -> tuple[float, float]:
@@ -65,43 +69,22 @@ def bound_errors(errors: int, n: int, alpha: float) -> tuple[float, float]:
         >>> print(f"{low:.4f} to {high:.4f}")
         0.0005 to 0.0172
     """
-    if n == 0:
-        return 0.0, 1.0
-    limit, share = np.log(2 / alpha), errors / n
 
-    def speaks_against(average: float, sign: int) -> bool:
-        tilts = sign * TILTS
-        with np.errstate(divide="ignore"):  # all samples wrong, and the average 0
-            logs = tilts * errors - n * np.log1p(np.expm1(tilts) * average)
-        highest = logs.max()
-        return bool(highest + np.log(np.exp(logs - highest).mean()) >= limit)
-
-    return (
-        _last_refuted(0.0, share, lambda average: speaks_against(average, 1)),
-        _last_refuted(1.0, share, lambda average: speaks_against(average, -1)),
-    )
-
-
-def _last_refuted(refuted: float, kept: float, is_refuted: Callable[[float], bool]) -> float:
-    """The end of the interval between an average that is refuted, if any is, and one that is not.
-
-    Rounded outward: the result itself is refuted, or the end of all averages.
-    """
-    if not is_refuted(refuted):
+    def find_end(refuted: float, sign: int) -> float:
+        """The last average that is refuted from one end of all, or that end itself."""
+        tilts, kept, average = sign * TILTS, errors / n, refuted
+        for _ in range(1 + HALVINGS):
+            with np.errstate(divide="ignore"):  # all samples wrong, and the average 0
+                logs = tilts * errors - n * np.log1p(np.expm1(tilts) * average)
+            highest = logs.max()
+            if highest + np.log(np.exp(logs - highest).mean()) >= np.log(2 / alpha):
+                refuted = average
+            else:
+                kept = average
+            average = (refuted + kept) / 2
         return refuted
-    for _ in range(HALVINGS):
-        middle = (refuted + kept) / 2
-        if is_refuted(middle):
-            refuted = middle
-        else:
-            kept = middle
-    return refuted
 
-
-ODDS: Floats = np.array([1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0])
-"""How many times higher than certified the odds of an error may be; the first makes no bet."""
-
-Count = Annotated[int, Meta(ge=0)]
+    return (find_end(0.0, 1), find_end(1.0, -1)) if n else (0.0, 1.0)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ of reference samples and any distribution of levels, ties included.
 
 What breaks it: reference samples unlike any stream, such as training samples, or those that laid
 the path of levels; a stream whose samples depend on each other, such as the frames of a film.
-`reset` starts anew, and spends `rate` once more. Without reference samples the stream is compared
+`reset` spends `rate` once more. Without reference samples the stream is compared
 with its own beginning, so a change before its first sample cannot be seen.
 
 A detector rings once, and the alarm stays on until `reset`. One detector watches all samples, one
@@ -41,7 +41,7 @@ from msgspec import Meta, Struct
 
 from iknow.core.arrays import Floats, Ints
 from iknow.core.codes import NO_BELIEF
-from iknow.core.text import as_flag, as_whole
+from iknow.core.text import as_whole, shown
 from iknow.core.text import name as visible_name
 from iknow.errors import InputError
 from iknow.explain.assessment import Assessment
@@ -120,11 +120,6 @@ class DriftReport:
     def alarmed(self) -> bool:
         """Whether any detector rang since the last reset."""
         return bool(self.alarms)
-
-    @property
-    def since(self) -> int | None:
-        """The number of samples since the first alarm; None without one."""
-        return self.samples - self.alarms[0].sample if self.alarms else None
 
     @property
     def note(self) -> str:
@@ -218,6 +213,7 @@ class DriftAlarm:
         by_layer = [("layer", visible_name(each)) for each in self._layers]
         by_class = [("class", visible_name(each)) for each in self._classes]
         self._names = [("overall", ""), *by_layer, *by_class]
+        self._codes = np.arange(NO_BELIEF, len(self._classes))
         self._generator = np.random.default_rng(as_whole(seed, "seed", "be a whole number >= 0", 0))
         self._lock = Lock()
         self._resets = 0
@@ -259,16 +255,9 @@ class DriftAlarm:
                 self._advance(pools[part], bins[part])
             return self._gamblers.alarms()[before:]
 
-    def reset(self, *, reference: bool = True) -> None:
-        """Start anew, with fresh evidence and the `rate` to spend once more.
-
-        Args:
-            reference: Compare with the same reference samples again. False forgets them: what
-                comes now is the new normal.
-        """
-        kept = as_flag(reference, "reference")
+    def reset(self) -> None:
+        """Start anew beside the same reference, with the `rate` to spend once more."""
         with self._lock:
-            self._reference = self._reference if kept else np.zeros_like(self._reference)
             self._resets += 1
             self._begin()
 
@@ -304,12 +293,14 @@ class DriftAlarm:
         The columns: all samples, the layers, the class.
         """
         overall, by_layer = find_bins(level, "levels"), find_bins(layer_levels, "layer levels")
-        codes = _as_codes(belief, len(self._classes))
-        n, n_layers = len(codes), len(self._layers)
-        if overall.shape != (n,) or by_layer.shape != (n, n_layers):
+        codes, n, n_layers = np.asarray(belief), overall.size, len(self._layers)
+        fit = overall.shape == codes.shape == (n,) and by_layer.shape == (n, n_layers)
+        codes = codes if n else codes.astype(np.int64)
+        if not fit or codes.dtype.kind not in "iu" or not np.isin(codes, self._codes).all():
             raise InputError(
-                f"an alarm about {n_layers} layers takes levels (n,), beliefs (n,) and layer "
-                f"levels (n, {n_layers}); got {overall.shape}, {codes.shape} and {by_layer.shape}"
+                f"an alarm takes n levels, n beliefs, which are codes from {NO_BELIEF} to "
+                f"{self._codes[-1]}, and layer levels of shape (n, {n_layers}); got the shapes "
+                f"{overall.shape}, {codes.shape} and {by_layer.shape}, and beliefs {shown(belief)}"
             )
         own = np.where(codes == NO_BELIEF, len(self._names), 1 + n_layers + codes)
         fixed = np.broadcast_to(np.arange(1 + n_layers), (n, 1 + n_layers))
@@ -377,27 +368,11 @@ class DriftAlarm:
         return found
 
 
-def _as_codes(belief: Any, n_classes: int) -> Ints:
-    codes = np.asarray(belief)
-    if not codes.size and codes.ndim == 1:
-        return codes.astype(np.int64)
-    fits = codes.ndim == 1 and codes.dtype.kind in "iu"
-    if not fits or codes.min() < NO_BELIEF or codes.max() >= n_classes:
-        came = f"{codes.dtype} of shape {codes.shape}"
-        if fits:
-            came = f"codes from {codes.min()} to {codes.max()}"
-        raise InputError(
-            f"beliefs must be class codes of shape (n,) from 0 to {n_classes - 1}, or {NO_BELIEF} "
-            f"for none; got {came}"
-        )
-    return codes.astype(np.int64)
-
-
 def watch_scores(assessment: Assessment) -> tuple[Floats, Ints, Floats]:
     """What `DriftAlarm.update` takes of an `assessment`: levels, beliefs and levels by layer.
 
     Returns:
-        Arrays of shape (n,), (n,) and (n, n_layers), the layers as `watched_layers` orders them.
+        Arrays of shape (n,), (n,) and (n, n_layers), the layers as in `answers.watched_layers`.
 
     Examples:
         >>> levels, beliefs, by_layer = watch_scores(ec.assess(X))
@@ -406,8 +381,3 @@ def watch_scores(assessment: Assessment) -> tuple[Floats, Ints, Floats]:
     """
     answers = assessment.answers
     return answers.watched, answers.belief, answers.watched_by_layer
-
-
-def watched_layers(assessment: Assessment) -> tuple[str, ...]:
-    """The layers that `watch_scores` is about, in the order of its columns."""
-    return assessment.answers.watched_layers
