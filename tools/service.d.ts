@@ -17,9 +17,7 @@ interface LayerEvidence {
   layer: string; reach: number | null; support: string[]; for: Exemplar[]; against: Exemplar[];
 }
 
-type Portrayed = { kind: "image"; png: string; width: number; height: number }
-  | { kind: "series"; values: number[][] }
-  | { kind: "features"; values: (number | string)[]; names: string[] | null; more: number };
+type Portrayed = { png: string; width: number; height: number };
 
 interface UnknownRow {
   time: string; request: string; row: number; belief: string | null; reason: string;

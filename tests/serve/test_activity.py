@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from iknow import Assertion, Reason, as_image
 from iknow.core.assertion import Assertions, Reasons
-from iknow.explain import as_features, as_series
+from iknow.explain import as_series
 from iknow.explain.answers import Answers
 from iknow.explain.later import Later
 from iknow.explain.picture import Image
@@ -325,26 +325,19 @@ def test_hostile_names_and_numbers_are_plain_and_bounded(assessment, clock):
     assert "<img src=x onerror=alert(1)>" in text  # as text: the page does not make markup of it
 
 
-def test_a_sample_is_drawn_only_if_a_renderer_is_given(clock, assessment):
+def test_an_image_is_drawn_only_if_a_renderer_is_given(clock, assessment):
     inputs = np.linspace(0, 1, 24).reshape(6, 4)
-    for picture, expected in ((None, None), (as_image(2, 2), "image"), (as_series(), "series"),
-                              (as_features(), "features")):  # fmt: skip
+    for picture, expected in ((None, False), (as_image(2, 2), True), (as_series(), False)):
         portraits = Portrayer(picture, clock=clock).portray(assessment, inputs)
-        kinds = {each["picture"] and each["picture"]["kind"] for each in portraits}
-        assert kinds == {expected}
-    drawn = Portrayer(as_features(), clock=clock).portray(assessment, inputs)[0]
-    assert drawn["picture"]["values"] == inputs[drawn["row"]].tolist()
+        assert {each["picture"] is not None for each in portraits} == {expected}
+    drawn = Portrayer(as_image(2, 2), clock=clock).portray(assessment, inputs)[0]
+    assert drawn["picture"]["width"] == drawn["picture"]["height"] == 2
     assert Portrayer(as_image(2, 2)).portray(assessment)[0]["picture"] is None
 
 
 def test_pictures_are_small():
     image = as_plain_picture(Image(np.zeros((900, 300, 3), np.uint8)))
     assert max(image["width"], image["height"]) <= LONGEST_SIDE
-    series = as_plain_picture(as_series(9)(np.arange(9 * 5000)))
-    assert (len(series["values"]), len(series["values"][0])) == (4, 120)
-    features = as_plain_picture(as_features()(np.arange(1000.0)))
-    assert len(features["values"]) + features["more"] == 1000
-    assert len(features["values"]) == 40
 
 
 def test_threads_share_it(assessment):

@@ -220,7 +220,7 @@ def test_text_of_the_server_never_becomes_markup(open_page, live, reader, clock)
     entry["layers"] = [
         {"layer": HOSTILE, "reach": 1.0, "support": [HOSTILE], "for": [near], "against": []}
     ]
-    entry["picture"] = {"kind": "image", "png": "javascript:alert(1)", "width": 1, "height": 1}
+    entry["picture"] = {"png": "javascript:alert(1)", "width": 1, "height": 1}
     model["live"]["by_class"]["rows"][0]["label"] = HOSTILE
     status["server"]["audit"] = {"ok": True, HOSTILE: HOSTILE}
     page = open_page(status)

@@ -5,9 +5,9 @@ send between processes. Its answers are small columns (`iknow.explain.answers`).
 IDK takes a search, so a `Portrayer` gathers it for the page for a few rows a second at most, spread
 over those that came together; the others are only counted.
 
-A portrait is a sample's picture and the evidence about it as plain values, small enough to send.
+A portrait is a sample's image and the evidence about it as plain values, small enough to send.
 Nothing in it is markup. Numbers that JSON cannot express become None, names are visible and short
-(`iknow.core.text`), and an image becomes a PNG of at most `LONGEST_SIDE` pixels a side.
+(`iknow.core.text`), and the image becomes a PNG of at most `LONGEST_SIDE` pixels a side.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from iknow.core.text import name
 from iknow.explain.answers import Answers
 from iknow.explain.assessment import Assessment
 from iknow.explain.explanation import Exemplar, LayerExplanation
-from iknow.explain.picture import Image, Picture, Renderer, Series, png_bytes, take_sample
+from iknow.explain.picture import Image, Picture, Renderer, png_bytes, take_sample
 from iknow.locking import Lock
-from iknow.report.album import shrink_image, shrink_series
+from iknow.report.album import shrink_image
 from iknow.serve.bodies import Rows, as_inputs
 from iknow.serve.schema import Label, RowAnswer
 
@@ -43,9 +43,6 @@ PER_SECOND = 2.0
 MOST_AT_ONCE = 5
 LONGEST_SIDE = 64  # pixels: the page asks for all pictures every two seconds
 LONGEST_SENTENCE = 1000
-MOST_STEPS = 120
-MOST_CHANNELS = 4
-MOST_FEATURES = 40
 MOST_EXEMPLARS = 4  # and the one that decides, where a quorum asks for more
 
 
@@ -232,22 +229,13 @@ def _as_plain_layer(layer: LayerExplanation) -> dict[str, Any]:
     }
 
 
-def as_plain_picture(picture: Picture) -> dict[str, Any]:
-    """A picture for JSON: `kind` is "image", "series" or "features"."""
-    if isinstance(picture, Image):
-        pixels = shrink_image(picture.pixels, LONGEST_SIDE)
-        png = base64.b64encode(png_bytes(pixels)).decode()
-        height, width = pixels.shape[:2]
-        source = f"data:image/png;base64,{png}"
-        return {"kind": "image", "png": source, "width": width, "height": height}
-    if isinstance(picture, Series):
-        values = shrink_series(picture.values[:MOST_CHANNELS], MOST_STEPS)
-        channels = [[float(f"{value:.4g}") for value in channel] for channel in values.tolist()]
-        return {"kind": "series", "values": channels}
-    names = None if picture.names is None else list(picture.names[:MOST_FEATURES])
-    kept = list(picture.values[:MOST_FEATURES])
-    more = picture.n_more + len(picture.values) - len(kept)
-    return {"kind": "features", "values": kept, "names": names, "more": more}
+def as_plain_picture(picture: Picture) -> dict[str, Any] | None:
+    """An image for JSON, as a PNG; None for any other picture."""
+    if not isinstance(picture, Image):
+        return None
+    pixels = shrink_image(picture.pixels, LONGEST_SIDE)
+    source = f"data:image/png;base64,{base64.b64encode(png_bytes(pixels)).decode()}"
+    return {"png": source, "width": pixels.shape[1], "height": pixels.shape[0]}
 
 
 def finite(value: Any) -> float | None:

@@ -54,11 +54,7 @@ class Batcher:
         self.rows_per_second = 0.0
 
     async def submit(self, rows: Rows, wanted: Wanted) -> RequestAnswers:
-        """The answers about some rows.
-
-        Raises:
-            Refusal: 429 if too many rows wait already.
-        """
+        """The answers about some rows. Raises a `Refusal`: 429 if too many rows wait already."""
         if self.waiting and self.waiting + len(rows) > self._most:
             speed = self.rows_per_second or self.waiting  # not known yet: a second
             raise Refusal(

@@ -45,10 +45,8 @@ class ByteBudget:
         self._most, self.held = most, 0
 
     def take(self, n_bytes: int) -> None:
-        """Hold bytes.
-
-        Raises:
-            Refusal: 429 if too many are held already, 413 if there can never be as many.
+        """Hold bytes. Raises a `Refusal`: 429 if too many are held already, 413 if there can never
+        be as many.
         """
         if n_bytes > self._most:
             problem = f"the body would take {n_bytes:,} bytes of memory, and {self._most:,} may be"
@@ -85,11 +83,9 @@ def unpacked_size(text: bytes) -> int:
 
 
 def read_json(body: bytes, kind: type[T], budget: ByteBudget) -> T:
-    """What a JSON text holds, as a struct of the schema; NaN and Infinity are numbers.
-
-    Raises:
-        Refusal: 400 if it is no JSON, 422 if it holds something else, 413 or 429 if it takes more
-            memory than there is for it.
+    """What a JSON text holds, as a struct of the schema; NaN and Infinity are numbers. Raises a
+    `Refusal`: 400 if it is no JSON, 422 if it holds something else, 413 or 429 if it takes more
+    memory than there is for it.
     """
     budget.check_json(body)
     try:
@@ -106,9 +102,7 @@ def read_json(body: bytes, kind: type[T], budget: ByteBudget) -> T:
 
 def as_struct(value: Any, kind: type[T], *, strict: bool = True) -> T:
     """Plain values as a struct of the schema. strict: whether texts are no numbers and no flags.
-
-    Raises:
-        Refusal: 422 if they hold something else.
+    Raises a `Refusal`: 422 if they hold something else.
     """
     try:
         return msgspec.convert(value, kind, strict=strict)
@@ -157,11 +151,7 @@ def join_rows(parts: Sequence[Rows]) -> Rows:
 
 
 def decode(body: bytes, content_type: str, most_rows: int, budget: ByteBudget) -> Rows:
-    """The rows of a body.
-
-    Raises:
-        Refusal: 400, 413, 415, 422 or 429, with what is wrong.
-    """
+    """The rows of a body. Raises a `Refusal`: 400, 413, 415, 422 or 429, with what is wrong."""
     kind = content_type.partition(";")[0].strip().lower()
     if kind not in (JSON, NPY):
         raise Refusal(
@@ -228,10 +218,8 @@ def as_texts(values: list[Any]) -> NDArray[Any]:
 
 
 def as_numbers(rows: list[Any], what: str = "rows", *, has_text: bool = True) -> NDArray[Any]:
-    """Lists of numbers, nested to any depth, as an array; null is NaN, a missing number.
-
-    Raises:
-        Refusal: 422 if they hold anything else, or rows of several shapes.
+    """Lists of numbers, nested to any depth, as an array; null is NaN, a missing number. Raises a
+    `Refusal`: 422 if they hold anything else, or rows of several shapes.
     """
     if has_text and (strange := next(_strange(rows), None)) is not None:
         raise Refusal(422, f"{what} must hold numbers: {strange}")

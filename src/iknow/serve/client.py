@@ -33,20 +33,9 @@ from iknow.core.text import as_real, as_whole, shorten, shown, visible
 from iknow.errors import InputError, MissingExtraError, ServiceError
 from iknow.explain.answers import as_frame
 from iknow.locking import Lock
+from iknow.serve import schema
 from iknow.serve.encoding import encode, to_json
-from iknow.serve.schema import (
-    JSON,
-    AssessReply,
-    Changed,
-    ChangeEntry,
-    Changes,
-    Label,
-    LabelCounts,
-    ModelInfo,
-    ModelList,
-    Reloaded,
-    Reloads,
-)
+from iknow.serve.schema import JSON, REQUEST_ID, Label
 
 if TYPE_CHECKING:  # only those who ask load it
     import ssl
@@ -54,7 +43,6 @@ if TYPE_CHECKING:  # only those who ask load it
     import httpx2
 
 T = TypeVar("T")
-REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}", re.ASCII)
 DEFAULT_URL = "http://127.0.0.1:8000"
 PRINTABLE = re.compile(r"[!-~]+", re.ASCII)
 """What a token is made of: anything else would break the header that carries it."""
@@ -92,7 +80,7 @@ class ServedAnswers(Sequence[ServedAnswer]):
         evidence: Of length n, if asked for: by layer, the distances for and against.
     """
 
-    def __init__(self, reply: AssessReply) -> None:
+    def __init__(self, reply: schema.AssessReply) -> None:
         self._said = said = [
             ServedAnswer(each.belief, Assertion[each.assertion], Reason[each.reason], each.level,
                          each.exemplars, each.evidence)
@@ -186,8 +174,14 @@ class Client:
     ) -> None:
         self.url, host = parse_url(url or os.environ.get("IKNOW_URL") or DEFAULT_URL)
         self._headers = {"Accept": JSON, "Accept-Encoding": "identity"}
-        if token := token or os.environ.get("IKNOW_TOKEN"):
-            check_token(token, self.url, is_safe=is_loopback(host) or insecure)
+        if token := token or os.environ.get("IKNOW_TOKEN"):  # never in a message
+            if not isinstance(token, str) or PRINTABLE.fullmatch(token) is None:
+                raise InputError("a token is text of visible ASCII characters without spaces")
+            if self.url.startswith("http:") and not is_loopback(host) and not insecure:
+                raise InputError(
+                    f"a token must not travel without TLS, and {self.url} has none: use https, or "
+                    "say insecure=True if nobody else listens on the way"
+                )
             self._headers["Authorization"] = f"Bearer {token}"
         fits = "be a finite number above 0"
         self._timeout = as_real(timeout, "timeout", fits, lambda x: 0 < x < float("inf"))
@@ -234,31 +228,29 @@ class Client:
         headers = {"Content-Type": kind}
         if request_id is not None:
             if not isinstance(request_id, str) or not REQUEST_ID.fullmatch(request_id):
-                raise InputError(
-                    "request_id has up to 128 letters, digits and . _ : -, and begins with one of "
-                    f"the first two; got {shown(request_id)}"
-                )
+                expected = "up to 128 letters, digits and . _ : -, the first a letter or a digit"
+                raise InputError(f"request_id has {expected}; got {shown(request_id)}")
             headers["X-Request-Id"] = request_id
         path = f"{_path(model, version)}/assess?{query}"
-        reply = self._ask("POST", path, AssessReply, body, headers)
+        reply = self._ask("POST", path, schema.AssessReply, body, headers)
         try:
             return ServedAnswers(reply)
         except KeyError as error:
             raise self._misunderstood(error) from error
 
-    def models(self) -> tuple[ModelInfo, ...]:
+    def models(self) -> tuple[schema.ModelInfo, ...]:
         """All models that are served, each in all its versions."""
-        return self._ask("GET", "/v1/models", ModelList).models
+        return self._ask("GET", "/v1/models", schema.ModelList).models
 
-    def model(self, name: str) -> ModelInfo:
+    def model(self, name: str) -> schema.ModelInfo:
         """What the model of this `name` is, and what it promises."""
-        return self._ask("GET", _path(name), ModelInfo)
+        return self._ask("GET", _path(name), schema.ModelInfo)
 
     def status(self) -> dict[str, Any]:
         """Everything that the page of the service shows."""
         return self._ask("GET", "/v1/status", dict[str, Any])
 
-    def labels(self, labels: Sequence[Mapping[str, Any]]) -> LabelCounts:
+    def labels(self, labels: Sequence[Mapping[str, Any]]) -> schema.LabelCounts:
         """Tell the truth about samples that were answered.
 
         Args:
@@ -266,10 +258,8 @@ class Client:
         """
         given = [dict(label) if isinstance(label, Mapping) else None for label in labels]
         if None in given:
-            raise InputError(
-                "labels are dicts with request, row and label; see ServedAnswers.label"
-            )
-        return self._post("/v1/labels", {"labels": given}, LabelCounts)
+            raise InputError("labels are dicts, such as those of ServedAnswers.label")
+        return self._post("/v1/labels", {"labels": given}, schema.LabelCounts)
 
     def change(
         self,
@@ -281,7 +271,7 @@ class Client:
         relabel: Mapping[int, Any] | None = None,
         why: str = "",
         after: str | None = None,
-    ) -> Changed:
+    ) -> schema.Changed:
         """Remove, relabel and add samples of a model's evidence, in this order, all or none.
 
         When it returns, the change is in the model's bundle, and all that is asked from now on is
@@ -303,15 +293,15 @@ class Client:
         if add is not None:
             asked["add"] = {"rows": add[0], "labels": add[1], "ids": ids}
         asked["after"] = self.model(model).bundle if after is None else after
-        return self._post(f"{_path(model)}/changes", asked, Changed)
+        return self._post(f"{_path(model)}/changes", asked, schema.Changed)
 
-    def changes(self, model: str) -> tuple[ChangeEntry, ...]:
+    def changes(self, model: str) -> tuple[schema.ChangeEntry, ...]:
         """What happened to the evidence of a `model`, the first change first."""
-        return self._ask("GET", f"{_path(model)}/changes", Changes).changes
+        return self._ask("GET", f"{_path(model)}/changes", schema.Changes).changes
 
-    def reload(self) -> tuple[Reloaded, ...]:
+    def reload(self) -> tuple[schema.Reloaded, ...]:
         """Have the service load bundles that changed on disk; what became of each model."""
-        return self._ask("POST", "/v1/reload", Reloads).models
+        return self._ask("POST", "/v1/reload", schema.Reloads).models
 
     def ready(self) -> bool:
         """Whether the service can be reached and all its models are loaded.
@@ -330,9 +320,8 @@ class Client:
         end, pause = time.monotonic() + timeout, 0.05
         while (reason := self._why_not_ready()) is not None:
             if time.monotonic() + pause > end:
-                raise ServiceError(
-                    f"not ready after {timeout:g} s: {reason}", reason.status, reason.retry_after
-                ) from reason
+                said = f"not ready after {timeout:g} s: {reason}"
+                raise ServiceError(said, reason.status, reason.retry_after) from reason
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
@@ -381,8 +370,8 @@ class Client:
         told = self._headers | dict(headers or {})
         for left in reversed(range(1 + (self._retries if retries is None else retries))):
             reply = self._send(method, path, body, told)
-            wait = _as_seconds(reply.headers.get("Retry-After"))
-            is_busy = reply.status_code in (429, 503)
+            after, is_busy = reply.headers.get("Retry-After", ""), reply.status_code in (429, 503)
+            wait = float(after) if after.isascii() and after.isdigit() else None  # else a date
             if not left or not is_busy or wait is None or wait > self._timeout:
                 break
             time.sleep(wait)
@@ -411,10 +400,8 @@ class Client:
                     method, self.url + path, content=body, headers=headers, extensions=trace
                 )
             except httpx2.TimeoutException as error:
-                raise ServiceError(
-                    f"{self.url} did not answer within {self._timeout:g} s: send fewer rows, or "
-                    "set a longer timeout"
-                ) from error
+                said = f"{self.url} did not answer within {self._timeout:g} s"
+                raise ServiceError(f"{said}: send fewer rows, or set a longer timeout") from error
             except httpx2.InvalidURL as error:
                 raise InputError(f"{shown(path, 80)} cannot be asked for: {error}") from error
             except httpx2.HTTPError as error:
@@ -464,11 +451,6 @@ class Client:
         )
 
 
-def _as_seconds(text: str | None) -> float | None:
-    is_number = text is not None and text.isascii() and text.isdigit() and len(text) < 10
-    return float(text) if is_number and text is not None else None
-
-
 def _as_labels(labels: list[Any]) -> Labels:
     """Labels as numpy has them if all are of one type; else as objects."""
     if len({type(label) for label in labels}) == 1 and isinstance(labels[0], Label):
@@ -503,23 +485,6 @@ def parse_url(url: str) -> tuple[str, str]:
     if parts.query or parts.fragment:
         raise InputError(f"{expected}, without anything after ? or #; got {shown(url)}")
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}", host
-
-
-def check_token(token: str, url: str, *, is_safe: bool) -> None:
-    """Refuse a token that cannot be sent, or that others could read on its way.
-
-    is_safe: whether it may travel without TLS.
-
-    Raises:
-        InputError: Never with the token in its message.
-    """
-    if not isinstance(token, str) or PRINTABLE.fullmatch(token) is None:
-        raise InputError("a token is text of visible ASCII characters without spaces")
-    if url.startswith("http:") and not is_safe:
-        raise InputError(
-            f"a token must not travel without TLS, and {url} has none: use https, or say "
-            "insecure=True if nobody else listens on the way"
-        )
 
 
 def is_loopback(host: str) -> bool:

@@ -23,11 +23,7 @@ EXPECTED = "X must be an array, a list of rows, texts or dicts, a data frame, or
 
 
 def encode(X: Any) -> tuple[str, bytes]:
-    """The content type and the body for some samples.
-
-    Raises:
-        InputError: These are no samples.
-    """
+    """The content type and the body for some samples; an `InputError` if they are none."""
     if isinstance(X, (str, bytes)):
         raise InputError(f"{EXPECTED}; got one text: send it in a list")
     if isinstance(X, Mapping):
@@ -87,11 +83,7 @@ def _as_array(X: Any) -> NDArray[Any]:
 
 
 def to_json(value: Any) -> bytes:
-    """A value in JSON, whose parts may be scalars and arrays of numpy, series, and tensors.
-
-    Raises:
-        InputError: It has no form in JSON.
-    """
+    """A value in JSON, whose parts may be scalars and arrays of numpy, series, and tensors."""
     try:
         return json.dumps(value, default=_as_plain).encode()
     except (TypeError, ValueError, RecursionError) as error:

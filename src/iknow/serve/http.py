@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, TypeVar
+from typing import Any
 from uuid import uuid4
 
 import msgspec
@@ -30,7 +29,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from iknow.classifier.estimator import EpistemicClassifier
 from iknow.core.text import name as visible
 from iknow.core.text import shown
-from iknow.serve import oip
+from iknow.serve import oip, schema
 from iknow.serve.answers import RequestAnswers, Wanted
 from iknow.serve.audit import Call
 from iknow.serve.bodies import Rows, as_struct, decode, read_json
@@ -38,25 +37,7 @@ from iknow.serve.client import is_loopback
 from iknow.serve.metrics import Metrics
 from iknow.serve.openapi import ENDPOINTS, NO_TOKEN, Endpoint, describe, route
 from iknow.serve.page import HEADERS, page_files
-from iknow.serve.schema import (
-    BYTES,
-    JSON,
-    NPY,
-    AssessReply,
-    AssessRequest,
-    Changed,
-    ChangeEntry,
-    ChangeRequest,
-    Changes,
-    Failure,
-    Flags,
-    LabelCounts,
-    LabelsRequest,
-    ModelInfo,
-    ModelList,
-    Refusal,
-    Reloads,
-)
+from iknow.serve.schema import BYTES, JSON, NPY, REQUEST_ID, Refusal
 from iknow.serve.served import ServedModel, serve_classifier
 from iknow.serve.service import Service
 from iknow.serve.settings import Settings
@@ -68,8 +49,6 @@ try:
 except ImportError:  # the extra `telemetry`
     trace = None  # type: ignore[assignment]
 
-T = TypeVar("T")
-REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}", re.ASCII)
 LONGEST = 1_000
 EXPLAINED = {404: "there is nothing at this path", 405: "this path does not take that method"}
 POLICY = b"content-security-policy"
@@ -128,10 +107,8 @@ class RequestGuard:
             route = getattr(scope.get("route"), "path", "other")
             seconds = time.perf_counter() - start
             self.metrics.requested(route, status or 500, seconds)
-            if log.isEnabledFor(logging.DEBUG):
-                log.debug(
-                    "%s %s %d %.1f ms %s", scope["method"], route, status, 1e3 * seconds, request_id
-                )
+            told = scope["method"], route, status, 1e3 * seconds, request_id
+            log.debug("%s %s %d %.1f ms %s", *told)
 
 
 def is_local(host: str) -> bool:
@@ -161,7 +138,7 @@ def refuse(error: Exception, request_id: str) -> Response:
         status = 500
         message = f"the service failed; its log has the details under {request_id}"
         log.error("request %s failed because of a bug", request_id, exc_info=error)
-    return respond(Failure(visible(message, LONGEST)), status, headers)
+    return respond(schema.Failure(visible(message, LONGEST)), status, headers)
 
 
 def respond(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -188,11 +165,9 @@ class Asked(Request):
         self.scope["state"]["held"] += n_bytes
 
     async def read(self) -> bytes:
-        """The body, read no further than it may be long, and no longer than it may take.
-
-        Raises:
-            Refusal: 408, 413, 429 if the bodies of all requests together take too much, or 415 for
-                a compressed one, which may unpack to any size.
+        """The body, read no further than it may be long, and no longer than it may take. Raises a
+        `Refusal`: 408, 413, 429 if the bodies of all requests together take too much, or 415 for a
+        compressed one, which may unpack to any size.
         """
         headers, most = self.headers, self.settings.most_body
         if (encoding := headers.get("Content-Encoding", "identity").lower()) != "identity":
@@ -218,10 +193,6 @@ class Asked(Request):
             problem = f"the body did not come within {self.settings.timeout:g} s"
             raise Refusal(408, problem) from error
         return b"".join(parts)
-
-    async def read_as(self, kind: type[T]) -> T:
-        """The JSON body as a struct of the schema."""
-        return read_json(await self.read(), kind, self.service.budget)
 
     async def answer(
         self, model: ServedModel, rows: Rows, wanted: Wanted, *, watch: bool = True
@@ -251,54 +222,50 @@ def span(title: str, headers: Mapping[str, str], model: str) -> Iterator[None]:
         yield
 
 
-@route("POST", f"/v1{NAME}/assess", f"/v1{VERSIONED}/assess", scope="assess", flags=Flags,
-       body=AssessRequest, bodies=(NPY,), reply=AssessReply)  # fmt: skip
-async def assess(asked: Asked) -> AssessReply:
+@route("POST", f"/v1{NAME}/assess", f"/v1{VERSIONED}/assess", scope="assess", flags=schema.Flags,
+       body=schema.AssessRequest, bodies=(NPY,))  # fmt: skip
+async def assess(asked: Asked) -> schema.AssessReply:
     """Say for each row what the model believes, and how well that is justified."""
     model, settings = asked.model, asked.settings
-    flags = as_struct(dict(asked.query_params), Flags, strict=False)
+    flags = as_struct(dict(asked.query_params), schema.Flags, strict=False)
     with span("assess", asked.headers, model.name):
         body, kind = await asked.read(), asked.headers.get("Content-Type", JSON)
         rows = decode(body, kind, settings.most_rows, asked.service.budget)
         wanted = Wanted(evidence=flags.evidence, exemplars=flags.exemplars)
         answers = await asked.answer(model, rows, wanted, watch=flags.watch)
     told = answers.to_schema(model.labels, exemplars=flags.exemplars)
-    return AssessReply(model.name, model.version, model.sha256, asked.call.request, told)
+    return schema.AssessReply(model.name, model.version, model.sha256, asked.call.request, told)
 
 
-@route("GET", "/v1/models", scope="assess", reply=ModelList)
-async def list_models(asked: Asked) -> ModelList:
+@route("GET", "/v1/models", scope="assess")
+async def list_models(asked: Asked) -> schema.ModelList:
     """List the models that are served."""
-    return ModelList(tuple(model.about() for model in asked.service.models))
+    return schema.ModelList(tuple(model.about() for model in asked.service.models))
 
 
-@route("GET", f"/v1{NAME}", scope="assess", reply=ModelInfo)
-async def tell_model(asked: Asked) -> ModelInfo:
+@route("GET", f"/v1{NAME}", scope="assess")
+async def tell_model(asked: Asked) -> schema.ModelInfo:
     """Say what a model is and what it promises."""
     return asked.model.about()
 
 
-@route("POST", "/v1/labels", scope="labels", body=LabelsRequest, reply=LabelCounts)
-async def learn(asked: Asked) -> LabelCounts:
+@route("POST", "/v1/labels", scope="labels")
+async def learn(asked: Asked, body: schema.LabelsRequest) -> schema.LabelCounts:
     """Tell the truth about rows that were answered; IKs are compared with their certificate."""
-    labels, most = (await asked.read_as(LabelsRequest)).labels, asked.settings.most_rows
-    if len(labels) > most:
-        raise Refusal(413, f"a request may have {most:,} labels")
-    return await asked.service.learn(asked.call, labels)
+    return await asked.service.learn(asked.call, body.labels)
 
 
-@route("POST", f"/v1{NAME}/changes", scope="admin", body=ChangeRequest, reply=Changed)
-async def change(asked: Asked) -> Changed:
+@route("POST", f"/v1{NAME}/changes", scope="admin")
+async def change(asked: Asked, body: schema.ChangeRequest) -> schema.Changed:
     """Remove, relabel and add samples of a model's evidence, in this order, all or none."""
-    name = asked.model.name
-    return await asked.service.change(name, await asked.read_as(ChangeRequest), asked.call)
+    return await asked.service.change(asked.model.name, body, asked.call)
 
 
-@route("GET", f"/v1{NAME}/changes", scope="admin", reply=Changes)
-async def list_changes(asked: Asked) -> Changes:
+@route("GET", f"/v1{NAME}/changes", scope="admin")
+async def list_changes(asked: Asked) -> schema.Changes:
     """Tell what happened to a model's evidence: who changed which samples, when and why."""
     log = asked.model.classifier.memory.log
-    return Changes(tuple(ChangeEntry(**each.to_dict()) for each in log))
+    return schema.Changes(tuple(schema.ChangeEntry(**each.to_dict()) for each in log))
 
 
 @route("POST", f"/v1{NAME}/alarm/reset", scope="admin")
@@ -315,10 +282,10 @@ async def tell_status(asked: Asked) -> dict[str, Any]:
     return asked.service.status()
 
 
-@route("POST", "/v1/reload", scope="admin", reply=Reloads)
-async def reload(asked: Asked) -> Reloads:
+@route("POST", "/v1/reload", scope="admin")
+async def reload(asked: Asked) -> schema.Reloads:
     """Load bundles that changed on disk, as SIGHUP does; a bad one is refused."""
-    return Reloads(await asked.service.reload())
+    return schema.Reloads(await asked.service.reload())
 
 
 @route("POST", f"/v2{NAME}/infer", f"/v2{VERSIONED}/infer", scope="assess",
@@ -400,11 +367,14 @@ class Handler:
         self._endpoint, self._service = endpoint, service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        needed, caller = self._endpoint.scope, ANYBODY
+        needed, caller, tokens = self._endpoint.scope, ANYBODY, self._service.settings.tokens
         if needed != NO_TOKEN:
-            given = Headers(scope=scope).get("Authorization")
-            caller = self._service.settings.tokens.admit(given, needed)
-        said = await self._endpoint.handle(Asked(scope, receive, self._service, caller))
+            caller = tokens.admit(Headers(scope=scope).get("Authorization"), needed)
+        asked, body = Asked(scope, receive, self._service, caller), {}
+        if "body" in self._endpoint.handle.__annotations__:
+            given, budget = await asked.read(), self._service.budget
+            body["body"] = read_json(given, self._endpoint.body, budget)
+        said = await self._endpoint.handle(asked, **body)
         response = said if isinstance(said, Response) else respond(said)
         await response(scope, receive, send)
 

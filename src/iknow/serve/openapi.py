@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, get_type_hints
 
 import msgspec
 
@@ -39,10 +39,15 @@ ENDPOINTS: list[Endpoint] = []
 
 
 def route(method: str, *paths: str, scope: str | None, **more: Any) -> Callable[[Handle], Handle]:
-    """Have a function answer the requests to some paths; more: fields of `Endpoint`."""
+    """Have a function answer the requests to some paths; more: fields of `Endpoint`.
+
+    What it returns, and a parameter `body`, are structs of the schema if it is annotated with them.
+    """
 
     def note(handle: Handle) -> Handle:
-        ENDPOINTS.extend(Endpoint(method, path, handle, scope, **more) for path in paths)
+        hints = get_type_hints(handle)
+        known = {"body": hints.get("body"), "reply": hints["return"]} | more
+        ENDPOINTS.extend(Endpoint(method, path, handle, scope, **known) for path in paths)
         return handle
 
     return note
@@ -50,7 +55,8 @@ def route(method: str, *paths: str, scope: str | None, **more: Any) -> Callable[
 
 def describe() -> dict[str, Any]:
     """What `GET /openapi.json` tells."""
-    kinds = {kind for each in ENDPOINTS for kind in (each.body, each.reply) if kind is not None}
+    given = {kind for each in ENDPOINTS for kind in (each.body, each.reply)}
+    kinds = {kind for kind in given if isinstance(kind, type(Failure))}
     ordered = sorted({*kinds, Failure}, key=lambda kind: str(kind.__name__))
     template = "#/components/schemas/{name}"
     schemas, components = msgspec.json.schema_components(ordered, ref_template=template)

@@ -6,12 +6,14 @@ a client leaves out what a newer service tells besides.
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from iknow.errors import IknowError
 
+REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}", re.ASCII)
 JSON, NPY, BYTES = "application/json", "application/x-npy", "application/octet-stream"
 Label = str | int | float | bool
 Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]

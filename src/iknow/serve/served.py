@@ -71,7 +71,6 @@ class ServedModel:
     source: BundleSource | None = None
     created: str | None = None
     note: str = ""
-    promises: tuple[str, ...] = ()
     sha256: str = field(init=False)
     labels: list[Any] = field(init=False)
     batcher: Batcher = field(init=False)
@@ -80,12 +79,20 @@ class ServedModel:
     def __post_init__(self) -> None:
         self.labels = for_json(self.classifier.classes_)
         self.sha256 = str(self.classifier.plan_.bundled.get("sha256", ""))
-        if (selection := getattr(self.classifier, "selection_", None)) is not None:
-            self.promises = tuple(selection.sentences()) or self.promises
 
     @property
     def title(self) -> str:
         return f"{self.name} {self.version}"
+
+    @property
+    def selection(self) -> Any:
+        """How it was tuned; None if it was not."""
+        return getattr(self.classifier, "selection_", None)
+
+    @property
+    def promises(self) -> tuple[str, ...]:
+        """What is promised, in sentences."""
+        return () if self.selection is None else tuple(self.selection.sentences())
 
     def inputs(self) -> list[dict[str, Any]]:
         """The tensors that the model takes, as the Open Inference Protocol describes them."""
@@ -113,19 +120,14 @@ class ServedModel:
             n_features=int(shapes[0][1]) if len(shapes) == 1 and len(shapes[0]) == 2 else None,
             layers=tuple(map(str, classifier.neighborhoods_)),
             promises=self.promises,
-            stale=getattr(getattr(classifier, "selection_", None), "stale", ""),
+            stale=getattr(self.selection, "stale", ""),
             changes=len(classifier.memory.log),
         )
 
     def status(self) -> dict[str, Any]:
         """What the page shows about this model."""
-        return {
-            "name": self.name,
-            "version": self.version,
-            "bundle": self.sha256,
-            "promises": list(self.promises),
-            **self.watcher.status(),
-        }
+        about = {"name": self.name, "version": self.version, "bundle": self.sha256}
+        return {**about, "promises": self.promises, **self.watcher.status()}
 
 
 def load_model(source: BundleSource, at: str | None = None) -> ServedModel:
@@ -145,7 +147,7 @@ def load_model(source: BundleSource, at: str | None = None) -> ServedModel:
     name = name_source(source)
     model = ServedModel(
         name, info.version or FIRST_VERSION, classifier, Portrayer(source.picture),
-        replace(source, name=name), info.created, info.note, tuple(info.promises),
+        replace(source, name=name), info.created, info.note,
     )  # fmt: skip
     return _warm(model)
 

@@ -42,6 +42,7 @@ import numpy as np
 from iknow.classifier.memory import follow
 from iknow.core.text import shown
 from iknow.errors import AuditError, BundleError, ConflictError, IknowError, InputError
+from iknow.serve import schema
 from iknow.serve.answers import RequestAnswers, Wanted
 from iknow.serve.audit import (
     AuditWriter,
@@ -58,15 +59,7 @@ from iknow.serve.audit.records import make_event
 from iknow.serve.batching import Batcher
 from iknow.serve.bodies import ByteBudget, Rows, as_inputs, as_rows, shape_rows
 from iknow.serve.compute import Compute
-from iknow.serve.schema import (
-    Changed,
-    ChangeEntry,
-    ChangeRequest,
-    LabelCounts,
-    Refusal,
-    Reloaded,
-    TrueLabel,
-)
+from iknow.serve.schema import Refusal
 from iknow.serve.served import BundleSource, Models, ServedModel, load_model
 from iknow.serve.settings import Settings
 from iknow.serve.watcher import open_watcher
@@ -146,11 +139,9 @@ class Service:
     async def answer(
         self, model: ServedModel, rows: Rows, wanted: Wanted, call: Call
     ) -> RequestAnswers:
-        """The answers about some rows, recorded.
-
-        Raises:
-            Refusal: 422 if the rows do not fit the model, 429 if too many wait, 503 if the answer
-                cannot be recorded or the bundle was damaged, 504 if it takes too long.
+        """The answers about some rows, recorded. Raises a `Refusal`: 422 if the rows do not fit the
+        model, 429 if too many wait, 503 if the answer cannot be recorded or the bundle was damaged,
+        504 if it takes too long.
         """
         start = time.perf_counter()
         if self.stopping:
@@ -179,19 +170,19 @@ class Service:
         model.watcher.put(answers, call.request, time.perf_counter() - start, call.watch)
         return answers
 
-    async def reload(self) -> tuple[Reloaded, ...]:
+    async def reload(self) -> tuple[schema.Reloaded, ...]:
         """Load the bundles that changed on disk; one that cannot be loaded leaves the old one."""
         async with self._reloading:
             return tuple([await self._reload(model) for model in self.models])
 
-    async def learn(self, call: Call, labels: Sequence[TrueLabel]) -> LabelCounts:
+    async def learn(self, call: Call, labels: Sequence[schema.TrueLabel]) -> schema.LabelCounts:
         """Record labels that came late, and let the monitors of their models learn from them.
-
-        Raises:
-            Refusal: 409, 422 or 503; then nothing is recorded.
+        Raises a `Refusal`: 409, 422 or 503; then nothing is recorded.
         """
         if self.audit is None:
             raise Refusal(409, "labels are compared with recorded answers: serve with --audit FILE")
+        if len(labels) > (most := self.settings.most_rows):
+            raise Refusal(413, f"a request may have {most:,} labels; got {len(labels):,}")
         for i, each in enumerate(labels):
             if isinstance(each.label, float) and not isfinite(each.label):
                 raise Refusal(422, f"labels[{i}]: a number must be finite; got {each.label}")
@@ -214,16 +205,14 @@ class Service:
                 await asyncio.to_thread(served[key].learn, np.array(outcomes, dtype=bool))
         return told
 
-    async def change(self, name: str, asked: ChangeRequest, call: Call) -> Changed:
-        """Change the evidence of a model, in its bundle and as it is served.
-
-        Raises:
-            Refusal: 404, 409, 422, 503 or 507; then nothing has changed.
+    async def change(self, name: str, asked: schema.ChangeRequest, call: Call) -> schema.Changed:
+        """Change the evidence of a model, in its bundle and as it is served. Raises a `Refusal`:
+        404, 409, 422, 503 or 507; then nothing has changed.
         """
         # Whoever asked may leave, but a change must not end halfway.
         return await asyncio.shield(self.start_task(self._change(name, asked, call)))
 
-    async def _change(self, name: str, asked: ChangeRequest, call: Call) -> Changed:
+    async def _change(self, name: str, asked: schema.ChangeRequest, call: Call) -> schema.Changed:
         async with self._reloading:
             before = self.models.find(name)
             check_change(asked, before.labels, self.settings.most_rows)
@@ -233,11 +222,11 @@ class Service:
             if self.audit is not None:
                 await self.audit.note(conclude(announced, MADE))
             await self._follow(before, model)
-        entries = tuple(ChangeEntry(**each.to_dict()) for each in made)
-        return Changed(model.name, model.version, model.sha256, before.sha256, entries)
+        entries = tuple(schema.ChangeEntry(**each.to_dict()) for each in made)
+        return schema.Changed(model.name, model.version, model.sha256, before.sha256, entries)
 
     async def _commit(
-        self, before: ServedModel, asked: ChangeRequest, call: Call
+        self, before: ServedModel, asked: schema.ChangeRequest, call: Call
     ) -> tuple[ServedModel, Event]:
         """Change a model's bundle: announced before, and said to be undone if it failed then."""
         announced: list[Event] = []
@@ -323,7 +312,7 @@ class Service:
         self.models.put(new, old)
         new.watcher.follow(new)
 
-    async def _reload(self, old: ServedModel) -> Reloaded:
+    async def _reload(self, old: ServedModel) -> schema.Reloaded:
         new, reason = old, None
         try:
             if old.source is not None:
@@ -338,7 +327,7 @@ class Service:
             if self.audit is not None:
                 await self._complete(self.audit, new)
                 await self.audit.note(make_event("reload", new, before=old.sha256))
-        return Reloaded(new.name, new.version, new.sha256, new is not old, reason)
+        return schema.Reloaded(new.name, new.version, new.sha256, new is not old, reason)
 
     async def _load_again(self, old: ServedModel, source: BundleSource) -> ServedModel:
         """What is served in the place of an old model: itself if its bundle is as it was."""
@@ -382,11 +371,9 @@ class Service:
                 await asyncio.to_thread(model.watcher.monitors.keep)
 
 
-def check_change(asked: ChangeRequest, classes: list[Any], most_samples: int) -> None:
-    """Refuse a change that asks for nothing, for too much, or with labels of another kind.
-
-    Raises:
-        Refusal: 422 or 413, with what is wrong.
+def check_change(asked: schema.ChangeRequest, classes: list[Any], most_samples: int) -> None:
+    """Refuse a change that asks for nothing, for too much, or with labels of another kind. Raises a
+    `Refusal`: 422 or 413, with what is wrong.
     """
     n_rows, added = (0, []) if asked.add is None else (len(asked.add.rows), asked.add.labels)
     labels = [*added, *(each.label for each in asked.relabel)]
@@ -412,7 +399,7 @@ def _kind_of(label: Any) -> str:
 
 
 def change_served(
-    served: ServedModel, asked: ChangeRequest, who: str, announce: Announce
+    served: ServedModel, asked: schema.ChangeRequest, who: str, announce: Announce
 ) -> ServedModel:
     """The model after a change, which is in its bundle when this returns.
 
@@ -490,8 +477,11 @@ def _close_audit(audit: AuditWriter) -> None:
 
 
 def _compare(
-    journal: Journal, labels: Sequence[TrueLabel], call: Call, served: Collection[tuple[str, str]]
-) -> tuple[LabelCounts, list[Label], dict[tuple[str, str], list[bool]]]:
+    journal: Journal,
+    labels: Sequence[schema.TrueLabel],
+    call: Call,
+    served: Collection[tuple[str, str]],
+) -> tuple[schema.LabelCounts, list[Label], dict[tuple[str, str], list[bool]]]:
     """Compare labels with recorded answers.
 
     served: names of models, and their bundles. Returns what became of the labels, those to record,
@@ -516,4 +506,4 @@ def _compare(
                 right[key].append(bool(believed == each.label) and same_kind)
             else:
                 told["others"] += 1
-    return LabelCounts(**told), list(records.values()), right
+    return schema.LabelCounts(**told), list(records.values()), right

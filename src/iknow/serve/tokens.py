@@ -51,14 +51,9 @@ class Tokens:
         return bool(self.known)
 
     def admit(self, authorization: str | None, scope: str | None) -> str:
-        """The name of the caller, who may do what the scope says.
+        """The name of the caller; a `Refusal`, 401 or 403, if the token does not grant the scope.
 
-        Args:
-            authorization: The header, such as "Bearer 6f1c…".
-            scope: What the token must grant; None takes any token.
-
-        Raises:
-            Refusal: 401 without a known token, 403 if it does not have the scope.
+        authorization: the header, such as "Bearer 6f1c…". scope: None takes any token.
         """
         if not self.known:
             return ANYBODY
@@ -69,15 +64,11 @@ class Tokens:
             if hmac.compare_digest(given, token.digest):
                 found = token
         if found is None or kind.lower() != "bearer":
-            raise Refusal(
-                401, "a token is needed: send the header 'Authorization: Bearer TOKEN' with one"
-            )
+            problem = "a token is needed: send the header 'Authorization: Bearer TOKEN' with one"
+            raise Refusal(401, problem)
         if scope is not None and not {scope, "admin"} & found.scopes:
-            raise Refusal(
-                403,
-                f"this takes the scope {scope}; the token of {found.name} has "
-                f"{', '.join(sorted(found.scopes))}",
-            )
+            has = f"the token of {found.name} has {', '.join(sorted(found.scopes))}"
+            raise Refusal(403, f"this takes the scope {scope}; {has}")
         return found.name
 
 
@@ -105,15 +96,12 @@ def read_tokens(path: str | os.PathLike[str] | None) -> Tokens:
 
 def _parse(words: list[str], where: str) -> Token:
     if len(words) != 3:  # never quoted: a part of it is secret
-        raise InputError(
-            f"{where}: expected a name, scopes with commas between them and a token; got "
-            f"{len(words)} words"
-        )
+        expected = "a name, scopes with commas between them and a token"
+        raise InputError(f"{where}: expected {expected}; got {len(words)} words")
     name, scopes, token = words[0], frozenset(words[1].split(",")), words[2]
     if not NAME.fullmatch(name):
-        raise InputError(
-            f"{where}: a name has up to 64 letters, digits and . _ @ -; got {shown(name)}"
-        )
+        expected = "up to 64 letters, digits and . _ @ -"
+        raise InputError(f"{where}: a name has {expected}; got {shown(name)}")
     if not scopes <= set(SCOPES):  # not quoted either: it may be the token
         raise InputError(f"{where}: scopes are {', '.join(SCOPES)}; {name} has others")
     if len(token) < SHORTEST:

@@ -129,8 +129,8 @@ def open_watcher(
 
     before: the one whose place it takes. Its alarms go on if they are about the same model.
     """
-    classifier, rate = model.classifier, settings.alarm_rate
-    selection, layers = getattr(classifier, "selection_", None), list(classifier.neighborhoods_)
+    classifier, selection, rate = model.classifier, model.selection, settings.alarm_rate
+    layers = list(classifier.neighborhoods_)
     watch, promised, levels, threshold = None, None, None, None
     if selection is not None:
         watch, threshold = selection.watch, selection.level
@@ -139,7 +139,7 @@ def open_watcher(
     activity = Activity(classifier.classes_, layers, reference=levels, threshold=threshold)
     drift = DriftAlarm(watch, model.labels, layers, rate=rate, seed=randbits(32))
     accuracy = AccuracyMonitor(promised, rate=rate)
-    monitors = Monitors(model.title, drift, accuracy, _identify(classifier))
+    monitors = Monitors(model.title, drift, accuracy, _identify(model))
     if before is not None and monitors.fits(before.monitors):
         return Watcher(model, activity, before.monitors, tell)
     if before is not None and before.monitors.title == model.title:
@@ -157,12 +157,12 @@ def open_watcher(
     return Watcher(model, activity, monitors, tell)
 
 
-def _identify(classifier: Any) -> str:
+def _identify(model: ServedModel) -> str:
     """What the alarms are about: a model and how it was tuned, whatever became of its evidence."""
-    selection = getattr(classifier, "selection_", None)
-    chosen = {layer: repr(rule) for layer, rule in classifier.neighborhoods_.items()}
-    tuned = chosen if selection is None else selection.to_dict() | {"stale": ""}
-    content = getattr(classifier.model_, "content", b"")  # of a model in a bundle
+    rules = model.classifier.neighborhoods_.items()
+    chosen = {layer: repr(rule) for layer, rule in rules}
+    tuned = chosen if model.selection is None else model.selection.to_dict() | {"stale": ""}
+    content = getattr(model.classifier.model_, "content", b"")  # of a model in a bundle
     text = json.dumps(tuned, sort_keys=True, default=str)
     return hashlib.sha256(hashlib.sha256(content).digest() + text.encode()).hexdigest()
 

@@ -24,7 +24,7 @@ function detail(found) {
         h("dt", null, "row"), h("dd", null, String(found.row)), standing,
         h("dt", null, "time"), h("dd", null, h("time", { datetime: found.time }, found.time)))),
     found.sentence ? h("p", { class: "sentence" }, sentence(found.sentence)) : null,
-    Evidence.draw(found), Pictures.table(found.picture));
+    Evidence.draw(found));
 }
 
 /** @param {UnknownRow} found */
