@@ -120,7 +120,7 @@ class Tables:
         places = ", ".join(f"{name} = ?" for name in JournalState._fields[3:])
         self.execute(f"UPDATE {STATE} SET {places}", *state[3:])
 
-    def insert(self, rows: Sequence[Row]) -> None:
+    def insert(self, rows: Sequence[tuple[Any, ...]]) -> None:
         """Add rows to the table of records."""
         marks = ", ".join("?" * len(Row._fields))
         statement = f"INSERT INTO {RECORDS} ({COLUMNS}) VALUES ({marks})"
@@ -149,12 +149,12 @@ class Tables:
 
 def extend(
     chain: Chain, state: JournalState, rows: Sequence[Row]
-) -> tuple[list[Row], JournalState]:
+) -> tuple[list[tuple[Any, ...]], JournalState]:
     """The rows with their places at the end of a chain, and the state after them."""
     seq, last, placed, size = state.head_seq, state.head_hash, [], state.size
     for row in rows:
         seq, last = seq + 1, chain.next(last, row.body, row.input)
-        placed.append(Row(seq, last, *row[2:]))
+        placed.append((seq, last, *row[2:]))
         size += row.size
     seal = chain.seal(seq, last)
     return placed, state._replace(head_seq=seq, head_hash=last, seal=seal, size=size)

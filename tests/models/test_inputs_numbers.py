@@ -143,14 +143,6 @@ def test_every_adapter_refuses_the_same(kind, way):
         }[way]()
 
 
-@pytest.mark.parametrize(
-    "tensor", [torch.ones(2, 3) * 1j, torch.eye(3).to_sparse(), torch.ones(())]
-)
-def test_a_tensor_for_a_module_is_checked_too(tensor):
-    with pytest.raises(InputError, match="dense tensor of real numbers"):
-        TorchModel(torch.nn.Linear(3, 2)).prepare(tensor)
-
-
 def test_arrays_of_any_kind_are_taken_where_they_need_not_be_numbers():
     text = VALUES.astype(str)
     assert as_array(text, "X") is text

@@ -124,16 +124,6 @@ def test_its_default_layers_are_what_enters_the_last_product_and_what_it_gives(X
     assert paper_layers(bare, X) == ("input", "output")
 
 
-def test_one_bad_sample_does_not_disturb_the_others(X):
-    model = GraphModel(program("two or more"))
-    wanted = model.observe(X, ("1",))
-    X[3] = np.nan
-    seen = model.observe(X, ("1",))
-    assert seen.invalid.tolist() == [row == 3 for row in range(N)]
-    rest = np.arange(N) != 3
-    np.testing.assert_allclose(seen.scores[rest], wanted.scores[rest], rtol=1e-5, atol=1e-6)
-
-
 class Counting(nn.Linear):
     def __init__(self):
         super().__init__(4, 3)

@@ -1,7 +1,10 @@
-"""Sessions: devices, threads and forks."""
+"""Sessions: devices, threads and forks; and onnxruntime tells nobody that it is used."""
 
 import gc
 import multiprocessing
+import os
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -101,3 +104,18 @@ def test_a_forked_child_answers_too(monkeypatch):
         child.kill()
         child.join()
     np.testing.assert_array_equal(model.observe(batch, ()).scores, wanted)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("given", "writes"), [({}, False), ({"ORT_DISABLE_TELEMETRY": "0"}, None)])
+def test_nothing_is_written_as_onnxruntime_is_imported(tmp_path, given, writes):
+    code = "import os, iknow.models.onnx; print(os.environ['ORT_DISABLE_TELEMETRY'])"
+    home = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path), "LOCALAPPDATA": str(tmp_path)}
+    environment = {k: v for k, v in os.environ.items() if k != "ORT_DISABLE_TELEMETRY"}
+    said = subprocess.run(
+        [sys.executable, "-c", code], env=environment | home | given, check=True,
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert said.stdout.strip() == given.get("ORT_DISABLE_TELEMETRY", "1")  # the user's word counts
+    if writes is False:
+        assert not list(tmp_path.rglob("*"))

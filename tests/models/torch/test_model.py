@@ -8,7 +8,6 @@ import torch
 from torch import nn
 
 from iknow.errors import InputError, LayerError
-from iknow.models.model import Model
 from iknow.models.torch import TorchModel
 from tests.choosing import paper_layers
 
@@ -77,11 +76,6 @@ def same(observation, other, rows=slice(None)):
 # What is read
 
 
-def test_it_is_a_model_that_does_not_know_its_labels():
-    assert isinstance(TorchModel(mlp()), Model)
-    assert TorchModel(mlp()).classes is None
-
-
 def test_every_layer_of_a_linear_net_is_what_numpy_computes(X):
     net = mlp()
     observation = TorchModel(net).observe(X, ("input", "0", "1", "2", "output"))
@@ -95,20 +89,11 @@ def test_every_layer_of_a_linear_net_is_what_numpy_computes(X):
     np.testing.assert_allclose(observation.scores, second, rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(observation.belief, second.argmax(axis=1))
     assert not observation.invalid.any()
-
-
-def test_layers_come_in_the_order_they_were_asked_for(X):
-    observation = TorchModel(mlp()).observe(X, ("2", "input", "0"))
-    assert list(observation.activations) == ["2", "input", "0"]
-
-
-def test_no_layers_give_the_scores_alone(X):
-    net = mlp()
-    observation = TorchModel(net).observe(X, ())
-    assert observation.activations == {}
-    np.testing.assert_allclose(
-        observation.scores, linear(net[2], np.maximum(linear(net[0], X), 0)), rtol=1e-5, atol=1e-6
-    )
+    for layers in (("2", "input", "0"), ()):
+        again = TorchModel(net).observe(X, layers)
+        assert tuple(again.activations) == layers  # in the order in which they were asked for
+        np.testing.assert_array_equal(again.scores, observation.scores)
+    assert TorchModel(net).classes is None
 
 
 def test_nested_convolutions_are_named_with_dots_and_flattened_per_sample():
@@ -156,11 +141,8 @@ def test_an_in_place_relu_does_not_change_the_layer_read_before_it(X):
     assert (before < 0).any()
     np.testing.assert_allclose(found["0"], before, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(found["1"], np.maximum(before, 0), rtol=1e-5, atol=1e-6)
-
-
-def test_an_in_place_first_layer_does_not_change_the_input_read(X):
-    net = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(4, 3))
-    found = TorchModel(net).observe(X, ("input",)).activations
+    first = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(4, 3))
+    found = TorchModel(first).observe(X, ("input",)).activations
     np.testing.assert_array_equal(found["input"], X.astype(np.float32))
 
 
@@ -221,52 +203,31 @@ def test_whole_numbers_stay_whole_for_an_embedding(dtype):
     np.testing.assert_array_equal(found["input"], tokens)
 
 
-def test_tensors_and_arrays_give_the_same(X):
-    model = TorchModel(mlp())
-    layers = ("input", "1", "output")
-    of_array = model.observe(model.prepare(X), layers)
-    of_list = model.observe(model.prepare(X.tolist()), layers)
-    of_tensor = model.observe(model.prepare(torch.as_tensor(X)), layers)
-    assert same(of_array, of_tensor)
-    assert same(of_array, of_list)
+@pytest.mark.parametrize(
+    "make",
+    [
+        np.ndarray.tolist,
+        torch.as_tensor,
+        lambda X: torch.tensor(X, requires_grad=True),
+        lambda X: X[::-1].copy()[::-1],
+        lambda X: X.astype(X.dtype.newbyteorder()),
+        lambda X: np.repeat(X, 2, axis=1)[:, ::2],
+        lambda X: np.frombuffer(X.tobytes()).reshape(X.shape),
+    ],
+    ids=["list", "tensor", "gradients", "reversed", "byte-swapped", "strided", "read-only"],
+)
+def test_inputs_of_any_form_give_the_same(X, make):
+    model, given, layers = TorchModel(mlp()), make(X), ("input", "1", "output")
+    assert same(model.observe(model.prepare(given), layers), model.observe(X, layers))
+    assert getattr(given, "grad", None) is None
 
 
-def test_a_tensor_that_wants_gradients_is_taken(X):
-    model = TorchModel(mlp())
-    given = torch.tensor(X, requires_grad=True)
-    assert same(model.observe(given, ("input",)), model.observe(X, ("input",)))
-    assert given.requires_grad
-    assert given.grad is None
-
-
-@pytest.mark.parametrize("kind", ["read-only", "reversed", "byte-swapped", "strided"])
-def test_arrays_torch_takes_only_reluctantly_are_taken(X, kind):
-    given = {
-        "read-only": X.copy(),
-        "reversed": X[::-1].copy()[::-1],
-        "byte-swapped": X.astype(X.dtype.newbyteorder()),
-        "strided": np.repeat(X, 2, axis=1)[:, ::2],
-    }[kind]
-    given.flags.writeable = kind != "read-only"
-    model = TorchModel(mlp())
-    assert same(model.observe(model.prepare(given), ("1",)), model.observe(X, ("1",)))
-
-
-def test_inputs_that_are_not_numbers_are_refused():
-    with pytest.raises(InputError, match="must hold real numbers; got dtype <U1"):
-        TorchModel(mlp()).prepare(np.array([["a", "b"]]))
-
-
-def test_a_module_without_parameters_runs_in_the_default_precision(X):
-    observation = TorchModel(nn.Softmax(dim=1)).observe(X, ("input",))
-    np.testing.assert_array_equal(observation.activations["input"], X.astype(np.float32))
-
-
-def test_a_module_with_whole_number_buffers_alone_runs_in_the_default_precision(X):
-    net = nn.Softmax(dim=1)
-    net.register_buffer("steps", torch.tensor(3))
-    observation = TorchModel(net).observe(X, ("input",))
-    np.testing.assert_array_equal(observation.activations["input"], X.astype(np.float32))
+def test_a_module_without_weights_runs_in_the_default_precision(X):
+    bare, counts = nn.Softmax(dim=1), nn.Softmax(dim=1)
+    counts.register_buffer("steps", torch.tensor(3))
+    for net in (bare, counts):
+        observation = TorchModel(net).observe(X, ("input",))
+        np.testing.assert_array_equal(observation.activations["input"], X.astype(np.float32))
 
 
 # Nothing is left behind
@@ -426,12 +387,6 @@ def test_no_gradient_graph_is_built_and_parameters_are_left_alone(X):
     assert torch.is_grad_enabled()
 
 
-def test_the_module_stays_on_the_cpu(X):
-    net = mlp()
-    TorchModel(net).observe(X, ("0",))
-    assert {p.device.type for p in net.parameters()} == {"cpu"}
-
-
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_a_module_on_a_cuda_device_is_run_there(X):
     net = mlp()
@@ -467,37 +422,33 @@ def test_the_module_as_a_whole_is_called_output_and_not_the_empty_name(X):
         TorchModel(mlp()).observe(X, ("",))
 
 
-def test_a_layer_used_twice_is_refused(X):
-    net = Net(
-        lambda net, x: net.out(net.fc(net.fc(x))),
-        fc=nn.Linear(4, 4),
-        out=nn.Linear(4, 2),
-    )
-    with pytest.raises(LayerError, match=r"'fc' ran more than once.*choose another layer"):
-        TorchModel(net).observe(X, ("fc",))
-    TorchModel(net).observe(X, ("out",))
+def parts(**widths):
+    return {name: nn.Linear(4, width) for name, width in widths.items()}
 
 
-def test_a_layer_that_does_not_run_is_refused(X):
-    net = Net(lambda net, x: net.fc(x), fc=nn.Linear(4, 2), spare=nn.Linear(4, 2))
-    with pytest.raises(LayerError, match="'spare' of Net did not run"):
-        TorchModel(net).observe(X, ("fc", "spare"))
+@pytest.mark.parametrize(
+    ("net", "layers", "says"),
+    [
+        (Net(lambda net, x: net.out(net.fc(net.fc(x))), **parts(fc=4, out=2)), ("fc",),
+         "'fc' ran more than once.*choose another layer"),
+        (Net(lambda net, x: net.fc(x), **parts(fc=2, spare=2)), ("fc", "spare"),
+         "'spare' of Net did not run"),
+        (Net(lambda net, x: net.fc(x), **parts(fc=2, output=2)), ("output",),
+         "'output' of Net did not run"),
+    ],
+    ids=["twice", "never", "called output"],
+)  # fmt: skip
+def test_a_layer_that_does_not_run_once_is_refused(X, net, layers, says):
+    with pytest.raises(LayerError, match=says):
+        TorchModel(net).observe(X, layers)
+    TorchModel(net).observe(X, ())
 
 
-def test_a_layer_called_output_that_does_not_run_is_refused(X):
-    net = Net(lambda net, x: net.fc(x), fc=nn.Linear(4, 2), output=nn.Linear(4, 2))
-    with pytest.raises(LayerError, match="'output' of Net did not run"):
-        TorchModel(net).observe(X, ("output",))
-
-
-def test_a_single_score_column_is_refused_with_what_is_expected(X):
-    with pytest.raises(InputError, match=r"column for each of at least two classes; got \(6, 1\)"):
-        TorchModel(nn.Linear(4, 1)).observe(X, ())
-
-
-def test_scores_of_three_dimensions_are_refused():
-    with pytest.raises(InputError, match=r"shape \(n, n_classes\).*got \(2, 3, 5\)"):
-        TorchModel(nn.Linear(4, 5)).observe(np.zeros((2, 3, 4)), ())
+@pytest.mark.parametrize(("width", "shape"), [(1, (6, 4)), (5, (2, 3, 4))])
+def test_scores_that_are_no_table_of_classes_are_refused(width, shape):
+    got = rf"got \({', '.join(map(str, (*shape[:-1], width)))}\)"
+    with pytest.raises(InputError, match=rf"shape \(n, n_classes\).*two classes; {got}"):
+        TorchModel(nn.Linear(4, width)).observe(np.zeros(shape), ())
 
 
 @pytest.mark.parametrize(
@@ -552,14 +503,11 @@ def test_a_row_that_is_not_finite_is_invalid_and_changes_no_bit_of_the_others(X,
     assert np.array_equal(dirty[2, 1], bad, equal_nan=True)
 
 
-def test_a_bad_pixel_makes_its_image_invalid():
+def test_a_bad_pixel_makes_its_image_invalid_and_a_bad_number_its_sample():
     images = np.zeros((3, 1, 2, 2))
     images[1, 0, 1, 0] = np.nan
     net = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
     assert TorchModel(net).observe(images, ()).invalid.tolist() == [False, True, False]
-
-
-def test_one_number_per_sample_is_checked_too():
     net = Net(lambda net, x: net.fc(x[:, None]), fc=nn.Linear(1, 2))
     observation = TorchModel(net).observe(np.array([1.0, np.nan, 2.0]), ("input",))
     assert observation.invalid.tolist() == [False, True, False]
@@ -722,26 +670,10 @@ def test_a_module_answers_in_its_own_precision_whatever_the_caller_is_doing():
         torch.ones(3, 2, device="meta"),
         torch.ones(3, 2, dtype=torch.complex64),
         torch.eye(2).to_sparse(),
+        torch.ones(()),
     ],
-    ids=["meta", "complex", "sparse"],
+    ids=["meta", "complex", "sparse", "one number"],
 )
 def test_tensors_that_hold_no_plain_numbers_are_refused(tensor):
     with pytest.raises(InputError, match="a dense tensor of real numbers"):
         TorchModel(torch.nn.Linear(2, 2)).prepare(tensor)
-
-
-def test_a_layer_of_complex_numbers_is_refused_rather_than_cut_to_its_real_part():
-    class Spectrum(torch.nn.Module):
-        def forward(self, batch):
-            return torch.fft.fft(batch)
-
-    class Net(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.spectrum, self.head = Spectrum(), torch.nn.Linear(2, 2)
-
-        def forward(self, batch):
-            return self.head(self.spectrum(batch).abs())
-
-    with pytest.raises(LayerError, match=r"'spectrum' must be a dense tensor of real numbers"):
-        TorchModel(Net()).observe(torch.ones(3, 2), ["spectrum"])

@@ -222,7 +222,7 @@ import os, signal, sys, threading
 import numpy as np, torch
 sys.path.insert(0, sys.argv[1])
 torch.set_num_threads(1)
-from test_torch_threads import Waiting
+from test_layers_threads import Waiting
 from iknow.models.torch import TorchModel
 
 X = np.random.default_rng(0).standard_normal((40, 5)).astype(np.float32)
