@@ -181,7 +181,7 @@ def measure(inputs: Any) -> Sizes:
 
 
 def measure_later(inputs: Any) -> Callable[[], Sizes]:
-    """What finds the sizes on request: of a few inputs from a copy, of more they are found now."""
+    """A function that returns the sizes: of a few inputs it copies them now and measures later."""
     if isinstance(inputs, np.ndarray) and len(inputs) <= PROBES:
         return partial(measure, inputs.copy("K"))
     sizes = measure(inputs)
