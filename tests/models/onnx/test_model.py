@@ -288,7 +288,7 @@ def test_tensors_of_torch_are_inputs_too():
 
 
 def test_options_that_say_nothing_are_refused(path):
-    with pytest.raises(InputError, match="embed= says nothing about an ONNX model"):
+    with pytest.raises(InputError, match="embed= does not apply to an ONNX model"):
         as_model(str(path), embed=len)
 
 
