@@ -192,8 +192,9 @@ def _read_opened(source: Path, opened: Opened, verify: bool | Literal["now"]) ->
         changes = tuple(read_changes(opened))
     if verify == "now" or (verify and changes):
         guard.check()
-    with prefixed(damaged):
-        _check_changes(bundle, changes)
+    if changes:
+        with prefixed(damaged):
+            Folding(bundle, changes)
     if verify == "now" and manifest.model is not None:
         read_model()
     return replace(
@@ -212,16 +213,6 @@ def read_changes(opened: Opened) -> Iterator[Change]:
     for number, payload in enumerate(opened.payloads(), 1):
         with prefixed(f"its change {number}: "):
             yield decode_change(payload)
-
-
-def _check_changes(bundle: Bundle, changes: Sequence[Change]) -> None:
-    """Check that changes fit the bundle that they follow, one after the other."""
-    if not changes:
-        return
-    folding = Folding(bundle)
-    for number, change in enumerate(changes, 1):
-        with prefixed(f"its change {number}: "):
-            folding.take(change)
 
 
 # Writing
@@ -278,7 +269,7 @@ def append_changes(
         opened, bundle = _open_after(source, after, verify=False)
         assert descriptor is not None
         with prefixed(f"{source} cannot take this change: "):
-            _check_changes(bundle, (*bundle.changes, *changes))
+            Folding(bundle, (*bundle.changes, *changes))
         return append(descriptor, opened, payloads, announce)
 
 
