@@ -44,7 +44,15 @@ from iknow.rules import rule_from_dict, rule_to_dict
 from iknow.rules.registry import rule_named
 from iknow.search.index import check_activations
 from iknow.selection import Selection
-from iknow.storage.archive import MANIFEST, Opened, append, open_file, prefixed, write_file
+from iknow.storage.archive import (
+    MANIFEST,
+    Contents,
+    Opened,
+    append,
+    open_file,
+    prefixed,
+    write_file,
+)
 from iknow.storage.changes import (
     Change,
     Folding,
@@ -76,8 +84,6 @@ MODEL = "model.onnx"
 IDS = "changes/ids.npy"
 LARGEST_MODEL = (1 << 31) - 1
 """Bytes of a model, which protobuf cannot exceed either."""
-
-Contents = list[tuple[str, Iterable[bytes | memoryview]]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -353,7 +359,7 @@ def _encode(bundle: Bundle) -> Contents:
         arrays[f"probe/{escape(name)}.npy"] = np.asarray(array)
     if bundle.log:
         arrays[IDS] = np.concatenate([each.ids for each in bundle.log]).astype("<i8")
-    contents: Contents = []
+    contents: list[tuple[str, Iterable[bytes | memoryview]]] = []
     for name, array in arrays.items():
         try:
             contents.append((name, Pieces(encode_array(array))))

@@ -33,6 +33,7 @@ import msgspec
 import numpy as np
 
 from iknow.core.arrays import Bools, Floats32, Ints
+from iknow.core.codes import for_json
 from iknow.core.quorum import Quorum
 from iknow.core.rule import Rule
 from iknow.core.text import names, shown
@@ -48,7 +49,6 @@ from iknow.storage.manifest import (
     LogEntry,
     ProbeRecord,
     Record,
-    plain_labels,
     read_record,
     write_record,
 )
@@ -83,11 +83,11 @@ class Logged:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain values for JSON."""
-        return {**vars(self), "ids": self.ids.tolist(), "classes": plain_labels(self.classes)}
+        return {**vars(self), "ids": self.ids.tolist(), "classes": for_json(self.classes)}
 
     def entry(self) -> LogEntry:
         """Return it as a manifest holds it, with the number of its samples alone."""
-        said = {**vars(self), "ids": len(self.ids), "classes": plain_labels(self.classes)}
+        said = {**vars(self), "ids": len(self.ids), "classes": list(self.classes)}
         return LogEntry(**said)
 
 
