@@ -185,7 +185,7 @@ def test_leaves_and_numbers_prove_no_robust_radius_but_spoil_none():
     forest = RandomForestClassifier(20, random_state=0).fit(X[::2], Y[::2])
     model = SklearnModel(forest)
     for layer in ("leaves", "table"):
-        with pytest.raises(LayerError, match="it jumps"):
+        with pytest.raises(LayerError, match="it changes in steps"):
             model.sensitivity(layer, measure(X))
     alone = EpistemicClassifier(forest, layers=["leaves"]).fit(X[::2], Y[::2])
     with pytest.warns(UserWarning, match="robust radii are 0"):

@@ -277,7 +277,7 @@ def test_a_classifier_comes_back_with_its_model(path, tmp_path):
 
 
 def test_options_that_say_nothing_are_refused(path):
-    with pytest.raises(InputError, match="embed= says nothing about an ONNX model"):
+    with pytest.raises(InputError, match="embed= does not apply to an ONNX model"):
         as_model(str(path), embed=len)
 
 
