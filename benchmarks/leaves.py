@@ -43,7 +43,7 @@ from iknow.models import PrecomputedModel
 from iknow.models.model import Observation
 from iknow.models.sklearn import SklearnModel
 from iknow.selection import levels as level_choice
-from reproduction.data.published import read_grid_stability_12
+from reproduction.data.datasets import read_grid_stability_12
 from reproduction.markdown import table_lines
 
 COVERAGES = (0.6, 0.75, 0.9)

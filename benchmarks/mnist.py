@@ -18,7 +18,7 @@ from iknow.rules import Ball
 from iknow.search.cells import CpuIndex
 from iknow.selection import Goal, Validation, select
 from reproduction.data.datasets import load_dataset
-from reproduction.readings import find_setup
+from reproduction.setups import find_setup
 
 BATCH = 4096
 FIRST_LAYER = "relu1"

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from iknow.storage.files import write_bytes
 from reproduction.agreement import Comparison, compare, count_agreeing
-from reproduction.claims import CLAIMS, Claim
-from reproduction.dataset_numbers import DatasetNumbers, list_numbers
+from reproduction.claims import CLAIMS, Claim, DatasetNumbers, list_numbers
 from reproduction.entries import (
     HEADINGS,
     LAYERS,

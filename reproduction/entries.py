@@ -15,8 +15,7 @@ from reproduction.agreement import (
 )
 from reproduction.markdown import table_lines
 from reproduction.protocol import Outcome
-from reproduction.readings import find_setup
-from reproduction.setups import Setup
+from reproduction.setups import Setup, find_setup
 from reproduction.tables import METRICS, Key
 
 NAMES = {

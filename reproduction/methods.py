@@ -2,7 +2,7 @@
 
 The radii are those of the largest coverage, the exact optimum. k-NN and the threshold on softmax
 are then matched to that coverage, and the hybrids H-1 and H-2 use that ε and that k. The tables
-have one method more, iknow's default, which reads layers of its own: see `reproduction.default`.
+have one method more, iknow's default, which reads layers of its own: see `Default`.
 
 The paper defines the hybrids per layer; its authors' code combines the assertions of ball and k-NN
 instead. For H-2 (IK if both are IK) that is the same: a union is {g(x)} exactly when its parts are.
@@ -14,10 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from iknow.core.arrays import Bools, Floats, Ints
+from iknow.classifier.estimator import EpistemicClassifier
+from iknow.core.arrays import Bools, Floats, Floats32, Ints
 from iknow.core.assertion import Assertion
 from iknow.core.rule import Rule
 from iknow.explain.assessment import Assessment
@@ -101,3 +103,28 @@ def confidence_of(scores: Floats) -> Floats:
     # exp(max - max) is 1, so the largest share is 1 over the sum of all.
     confidence: Floats = 1 / np.exp(scores - scores.max(axis=1, keepdims=True)).sum(axis=1)
     return confidence
+
+
+@dataclass(frozen=True)
+class Default:
+    """A fitted classifier, and the level at which it matches the ball in each set of layers."""
+
+    classifier: EpistemicClassifier
+    levels: Mapping[str, float]
+
+    def find_known(self, X: Floats32) -> dict[str, Bools]:
+        """Which of n samples are IK: masks of shape (n,), by the set of layers matched."""
+        found = self.classifier.assess(X, evidence=True).level
+        return {layers: found >= level for layers, level in self.levels.items()}
+
+
+def tune_default(
+    classifier: EpistemicClassifier, X_val: Any, coverages: Mapping[str, float]
+) -> Default:
+    """Tune a fitted classifier to the coverages, by set of layers, on validation samples X_val."""
+    levels = {}
+    for layers, coverage in coverages.items():
+        selection = classifier.tune(X_val, coverage=coverage).selection_
+        assert selection.level is not None  # the default rule has levels
+        levels[layers] = selection.level
+    return Default(classifier, levels)

@@ -21,8 +21,7 @@ from iknow.errors import MissingExtraError
 from iknow.explain.assessment import Assessment
 from iknow.rules import Ball
 from reproduction.data.datasets import Dataset, load_dataset
-from reproduction.default import Default, tune_default
-from reproduction.methods import METHODS, Chosen, choose, find_known
+from reproduction.methods import METHODS, Chosen, Default, choose, find_known, tune_default
 from reproduction.noise import add_gaussian, add_uniform
 from reproduction.setups import Setup
 from reproduction.tables import METRICS

@@ -16,9 +16,8 @@ from iknow.errors import InputError
 from iknow.storage.files import write_bytes
 from reproduction.comparison import write_comparison
 from reproduction.protocol import Outcome, run_seed
-from reproduction.readings import find_setup
 from reproduction.results import recall, store, to_csv
-from reproduction.setups import SETUPS, Setup
+from reproduction.setups import SETUPS, Setup, find_setup
 
 # Called for each seed: the experiment's name, the seed, and whether it had run before.
 Report = Callable[[str, int, bool], None]

@@ -17,7 +17,7 @@ import numpy as np
 from iknow.core.arrays import Bools, Floats
 from iknow.evaluation.compare import draw_weights, interval
 from reproduction.agreement import LEAST_SHARE, coverage_of, is_within, share_of
-from reproduction.dataset_numbers import list_numbers
+from reproduction.claims import list_numbers
 from reproduction.protocol import Outcome
 from reproduction.tables import Key, load_published
 

@@ -35,6 +35,35 @@ def test_every_path_in_contributing_exists(path):
     assert (ROOT / path).exists() or (ROOT / "src/iknow" / path).exists()
 
 
+def named_places(text):
+    """What a text finds in a file, such as (Plan.need, classifier/plan.py)."""
+    for names, path in re.findall(r"((?:`[\w.]+`(?:, | and )?)+) in `([\w/]+\.\w+)`", text):
+        yield from ((name, path) for name in re.findall(r"`([\w.]+)`", names))
+
+
+@pytest.mark.parametrize(("name", "path"), sorted(set(named_places(CONTRIBUTING))))
+def test_every_name_in_contributing_is_defined_where_it_says(name, path):
+    source = (ROOT if (ROOT / path).exists() else ROOT / "src/iknow") / path
+    for part in name.split("."):
+        defined = rf"^ *(?:async |export )?(?:def|class|function) {part}\b|^{part}\b.*="
+        assert re.search(defined, source.read_text("utf-8"), flags=re.MULTILINE), part
+
+
+def test_a_stranger_finds_these_places():
+    rows = re.findall(r"^\| (.+?) \| (.+) \|$", CONTRIBUTING, flags=re.MULTILINE)
+    answers = {question: len(list(named_places(answer))) for question, answer in rows}
+    for words in (
+        "a level becomes IK", "a quorum of 3 is applied", "the service answers 429",
+        "a certificate becomes stale", "bounds are chosen over products", "the default layers are",
+        "ONNX export of a torch module", "a bundle is opened and verified", "the alarm's betting",
+        "a Pipeline is taken apart", "the streaming loop of `iknow assess`", "the report's sliders",
+        "a removed row does to a mapped bundle", "the input layer is left out",
+        "a lost Ray shard is rebuilt",
+    ):  # fmt: skip
+        (places,) = (n for question, n in answers.items() if words in question)
+        assert places, words
+
+
 def test_every_room_is_on_the_map():
     rooms = {p.name for p in (ROOT / "src/iknow").iterdir() if (p / "__init__.py").exists()}
     assert rooms == set(re.findall(r"^\| `(\w+)/` \|", CONTRIBUTING, flags=re.MULTILINE))

@@ -20,8 +20,8 @@ from iknow.classifier.estimator import EpistemicClassifier
 from iknow.core.arrays import Floats, Floats32, Ints
 from iknow.core.level import log_odds
 from iknow.serve.monitor import watch_scores
-from reproduction.data.published import read_grid_stability_12, read_gtsrb, read_mnist
-from reproduction.readings import find_setup
+from reproduction.data.datasets import read_grid_stability_12, read_gtsrb, read_mnist
+from reproduction.setups import find_setup
 
 ANGLES = np.arange(0, 46)
 EACH_ANGLE = 250

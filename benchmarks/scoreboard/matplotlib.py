@@ -56,7 +56,8 @@ def draw_curves(summary: Summary) -> Figure:
 @styled
 def draw_shifts(summary: Summary, at: int = 1) -> Figure:
     """The share asserted and wrong at one coverage in every cell of the networks."""
-    problems = [p for p in summary.problems() if p.is_network and not p.held_out]
+    networks = [p for p in summary.problems() if p.is_network]
+    problems = [p for p in networks if not p.held_out] or networks
     cells = [summary.cells([problem]) for problem in problems]
     height = 0.8 + 0.215 * max(len(cells[0]) + len(cells[-1]), 18)
     figure = titled((11, height), f"Asserted and wrong at coverage {summary.coverages[at]:.2f}")

@@ -24,9 +24,8 @@ from iknow.core.arrays import Floats, Ints
 from iknow.evaluation.curves import RadiusCurve, radius_curve
 from iknow.evaluation.metrics import Evaluation, evaluate
 from iknow.rules import Ball
-from reproduction.notebooks.data import draw_blobs
 from reproduction.notebooks.run import fit_notebook, import_torch
-from reproduction.notebooks.settings import plane
+from reproduction.notebooks.settings import draw_blobs, plane
 
 RADII = (0.001, 0.017, 0.237, 3.162)  # of the paper's confusion matrices
 

@@ -4,14 +4,20 @@
 notebook, the cell that printed it (from 0), the fractions of IK, IMK and IDK, and the accuracies
 of IK and IMK. An accuracy over no samples is empty. The notebooks call the columns M1, M2, M4, M3
 and M5. They print an M6 as well, the ratio of IDK to IMK, which says nothing new.
+
+They are compared by the rule of `reproduction.agreement`: an accuracy over fewer than 1% of the
+samples, in the notebook or here, is not counted.
 """
 
 from __future__ import annotations
 
 import csv
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 
+from reproduction.agreement import LEAST_SHARE, Comparison, Measured, measure
+from reproduction.protocol import Outcome
 from reproduction.tables import Key
 
 METRICS = ("F_IK", "A_IK", "F_IMK", "A_IMK", "F_IDK")
@@ -55,3 +61,28 @@ def load_printed() -> dict[Key, float]:
             if row[metric]:
                 printed[key_of(row["notebook"], row["trial"], metric)] = float(row[metric])
     return printed | ALONE
+
+
+def measure_all(outcomes: Sequence[Outcome]) -> dict[Key, Measured]:
+    """Every cell of some notebooks over its seeds."""
+    measured: dict[Key, Measured] = {}
+    for name in dict.fromkeys(outcome.name for outcome in outcomes):
+        measured |= measure([each for each in outcomes if each.name == name], name)
+    return measured
+
+
+def compare_printed(measured: Mapping[Key, Measured]) -> dict[Key, Comparison]:
+    """The printed figures that were measured here, in the notebooks' order."""
+    printed = load_printed()
+    ours = {key: each.mean for key, each in measured.items()}
+    return {
+        key: Comparison(key, value, measured[key], _counts(key, printed) and _counts(key, ours))
+        for key, value in printed.items()
+        if key in measured
+    }
+
+
+def _counts(key: Key, values: Mapping[Key, float]) -> bool:
+    if key.metric not in SHARES:
+        return True
+    return values[key._replace(metric=SHARES[key.metric])] >= LEAST_SHARE

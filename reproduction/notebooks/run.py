@@ -3,13 +3,19 @@
     data → network → Epistemic classifier → every trial on the test part
 
 The seed decides the weights and the batches and, for the series, the split.
+
+How much the weights stretch a radius up to a layer is, in the notebooks and in the paper's
+supplement, the largest singular value of the product W_1 W_2 ⋯ W_i. With ReLUs between the matrices
+that is no bound (see `iknow.metrics.lipschitz`); the product of their largest singular values is.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import accumulate
+from operator import mul
 from types import ModuleType
 from typing import Any
 
@@ -22,12 +28,12 @@ from iknow.core.rule import Rule
 from iknow.errors import MissingExtraError
 from iknow.evaluation.metrics import Evaluation, evaluate
 from iknow.explain.assessment import Assessment
+from iknow.metrics.lipschitz import spectral_norm
 from iknow.rules import Ball, RelativeBall
 from iknow.selection import Goal, Validation, select
 from reproduction.data.datasets import Dataset
 from reproduction.notebooks.printed import METRICS, key_of
 from reproduction.notebooks.settings import Notebook
-from reproduction.notebooks.stretch import norm_products, product_norms
 from reproduction.protocol import Cell, Outcome
 
 
@@ -148,3 +154,19 @@ def _weights_of(network: Any, notebook: Notebook) -> dict[str, Floats]:
         layer: values[f"{name}.weight"].numpy().T.astype(np.float64)
         for name, layer in names.items()
     }
+
+
+def product_norms(weights: Mapping[str, Floats]) -> dict[str, float]:
+    """The norms of the products, by layer, of weights of shape (n_inputs, n_outputs)."""
+    norms: dict[str, float] = {}
+    product: Any = None
+    for layer, matrix in weights.items():
+        product = matrix if product is None else product @ matrix
+        norms[layer] = float(np.linalg.norm(product, 2))
+    return norms
+
+
+def norm_products(weights: Mapping[str, Floats]) -> dict[str, float]:
+    """The products of the norms, by layer, of weights of shape (n_inputs, n_outputs)."""
+    norms = accumulate(map(spectral_norm, weights.values()), mul)
+    return dict(zip(weights, norms, strict=True))

@@ -28,10 +28,8 @@ SHADES = {
     Assertion.IMK: Shades("#c77700", "#8f5500", "#e69a2e", "#f2b45c"),
     Assertion.IDK: Shades("#6f757d", "#565c63", "#98a0a8", "#b6bec5"),
 }
-
+# For when one color must serve on any background.
 COLORS = {assertion: shades.light for assertion, shades in SHADES.items()}
-"""For when one color must serve on any background."""
-
 MEANINGS = {Assertion.IK: "I know", Assertion.IMK: "I may know", Assertion.IDK: "I don't know"}
 CELL = "padding:2px 18px 8px 0;text-align:left;vertical-align:top;border:none"
 SOFT = "opacity:0.7"
@@ -102,7 +100,7 @@ def mark(assertion: Assertion) -> str:
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]], margin: str = "0") -> str:
     """Cells of markup under headings of text."""
     top = "".join(f'<th style="{CELL};{SOFT}">{text(title)}</th>' for title in headings)
-    cells = ("".join(f'<td style="{CELL}">{cell}</td>' for cell in row) for row in rows)
-    body = "".join(f"<tr>{row}</tr>" for row in cells)
+    cells = ["".join(f'<td style="{CELL}">{cell}</td>' for cell in row) for row in rows]
+    body = "".join(f"<tr>{row}</tr>" for row in [top, *cells] if row)
     style = f"border-collapse:collapse;border:none;font-size:inherit;color:inherit;margin:{margin}"
-    return f'<table style="{style}"><tr>{top}</tr>{body}</table>'
+    return f'<table style="{style}">{body}</table>'

@@ -1,6 +1,5 @@
 """FunctionModel: the oracle is the pipeline whose methods the functions are."""
 
-import pickle
 from functools import partial
 
 import numpy as np
@@ -21,6 +20,7 @@ from iknow.models import FunctionModel, SklearnModel, as_model
 from iknow.models.inputs import measure
 from iknow.testing import ModelContract
 from tests.choosing import level_layers, paper_layers
+from tests.models.keeping import assert_comes_back
 
 X, Y = load_iris(return_X_y=True)
 PIPELINE = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, Y)
@@ -198,18 +198,9 @@ def test_a_refused_sample_has_no_belief_and_disturbs_no_other(make):
 # Storage and copies
 
 
-def test_it_comes_back_from_a_bundle_with_both_functions(tmp_path):
-    ec = fit(PIPELINE.predict_proba, SCALER.transform)
-    ec.save(tmp_path / "b.iknow")
-    both = FunctionModel(PIPELINE.predict_proba, SCALER.transform)
-    again = EpistemicClassifier.load(tmp_path / "b.iknow", both)
-    np.testing.assert_array_equal(again.assess(X[TEST]).level, ec.assess(X[TEST]).level)
-
-
-def test_it_can_be_cloned_and_pickled():
+def test_it_comes_back_with_both_functions_and_can_be_cloned(tmp_path):
     ec = fit(PIPELINE.predict_proba, two_layers)
-    again = pickle.loads(pickle.dumps(ec))
-    np.testing.assert_array_equal(again.assess(X[TEST]).level, ec.assess(X[TEST]).level)
+    assert_comes_back(ec, FunctionModel(PIPELINE.predict_proba, two_layers), X[TEST], tmp_path)
     copy = clone(ec).fit(X[TRAINING], Y[TRAINING]).tune(X[VALIDATION], Y[VALIDATION])
     np.testing.assert_array_equal(copy.assess(X[TEST]).level, ec.assess(X[TEST]).level)
 

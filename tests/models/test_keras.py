@@ -1,7 +1,5 @@
 """KerasModel against Keras' own predict and against dense layers computed by numpy."""
 
-import pickle
-
 import keras
 import numpy as np
 import pytest
@@ -14,6 +12,7 @@ from iknow.models import KerasModel, as_model
 from iknow.models.inputs import measure
 from iknow.testing import ModelContract
 from tests.choosing import level_layers, paper_layers
+from tests.models.keeping import assert_comes_back
 
 # Keras' own predict on torch.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy")
@@ -267,13 +266,8 @@ def test_what_is_known_is_more_often_right(fitted, trained):
     assert right[known].mean() > right[~known].mean() + 0.1
 
 
-def test_it_comes_back_from_a_bundle_and_another_model_is_refused(fitted, trained, tmp_path):
-    fitted.save(tmp_path / "b.iknow")
-    again = EpistemicClassifier.load(tmp_path / "b.iknow", trained)
-    asked = PIXELS[1000:1100]
-    np.testing.assert_array_equal(again.assess(asked).level, fitted.assess(asked).level)
-    with pytest.raises(Exception, match="made with another model"):
-        EpistemicClassifier.load(tmp_path / "b.iknow", sequential())
+def test_it_comes_back_and_another_model_is_refused(fitted, trained, tmp_path):
+    assert_comes_back(fitted, trained, PIXELS[1000:1100], tmp_path, other=sequential())
 
 
 def test_the_size_of_batches_does_not_matter(fitted, trained):
@@ -281,12 +275,6 @@ def test_the_size_of_batches_does_not_matter(fitted, trained):
     small.tune(PIXELS[700:1000], DIGITS[700:1000], coverage=0.7)
     found, expected = small.assess(PIXELS[1000:]), fitted.assess(PIXELS[1000:])
     assert (found.assertion == expected.assertion).mean() > 0.99
-
-
-def test_it_can_be_pickled(fitted):
-    again = pickle.loads(pickle.dumps(fitted))
-    asked = PIXELS[1000:1100]
-    np.testing.assert_array_equal(again.assess(asked).level, fitted.assess(asked).level)
 
 
 # Errors

@@ -4,26 +4,23 @@ import pytest
 
 from reproduction.methods import METHODS
 from reproduction.protocol import Cell, Outcome
-from reproduction.readings import find_setup
+from reproduction.setups import find_setup
 from reproduction.tables import METRICS, Key, load_published
-
-
-def last_condition(setup):
-    return "large" if setup.attack is None else "adversarial"
 
 
 def make_outcome(name, seed=0, change=lambda key, value: value):
     """A complete outcome: the published values, 0.5 where there are none, and then changed."""
     setup, published = find_setup(name), load_published()
-    conditions = ("nominal", "gaussian", "uniform", last_condition(setup))
-    cells = []
-    for perturbation in conditions:
-        for layers in ("two", "logit"):
-            for method in METHODS:
-                for metric in METRICS:
-                    key = Key(setup.published, layers, method, perturbation, metric)
-                    value = change(key, published.get(key, 0.5))
-                    cells.append(Cell(*key[1:], value))
+    last = "large" if setup.attack is None else "adversarial"
+    conditions = ("nominal", "gaussian", "uniform", last)
+    keys = [
+        Key(setup.published, layers, method, perturbation, metric)
+        for perturbation in conditions
+        for layers in ("two", "logit")
+        for method in METHODS
+        for metric in METRICS
+    ]
+    cells = [Cell(*key[1:], change(key, published.get(key, 0.5))) for key in keys]
     chosen = {"coverage": 0.75, "radii": {"logits": 0.5}, "k": 3 + seed, "threshold": 0.9}
     facts = {
         "epochs": 10 + seed,

@@ -75,7 +75,7 @@ IDK, IMK, IK = map(np.int8, Assertion)
 
 
 class NamedCodes(np.ndarray[Any, np.dtype[np.int8]]):
-    """Codes of words, int8. Items are words, slices words again; arithmetic gives plain numpy."""
+    """Codes, int8, that print as words. Indexing keeps the words; arithmetic gives plain numpy."""
 
     words: ClassVar[dict[int, Word]] = {}
     __array_priority__ = 1.0  # joined with plain codes, words stay words
@@ -95,7 +95,7 @@ class NamedCodes(np.ndarray[Any, np.dtype[np.int8]]):
         return np.asarray(self).astype(dtype, *args, **how)
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
-        # Without a context numpy chose among the codes: a maximum, np.unique. Else it computed.
+        # Without a context numpy picked some of the codes (max, np.unique); else it computed.
         array = array.view(type(self) if context is None and array.dtype == np.int8 else np.ndarray)
         return array[()] if return_scalar else array
 
@@ -106,7 +106,7 @@ class NamedCodes(np.ndarray[Any, np.dtype[np.int8]]):
         return np.asarray(self) != self._codes(other)
 
     def _codes(self, other: Any) -> Any:
-        """What is compared with the words: their names, in any shape, as numbers."""
+        """The other side of a comparison as codes: names, in any shape, become numbers."""
         names = np.asarray(other)
         if not names.size or not isinstance(names.flat[0], str):
             return other

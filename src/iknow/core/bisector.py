@@ -61,7 +61,7 @@ class _Crossing:
 
     own: Ints  # the nearest rows of its class, in order
     reach: Floats  # upper bounds of their squared distances
-    others: Ints  # rows of other classes that may be crossed to first
+    others: Ints  # rows of other classes whose bisector may be the nearest
     lowest: Floats  # lower bounds of their squared distances
     best: float  # the length of the nearest crossing so far
 

@@ -7,7 +7,7 @@ horizon is decided by the rows within
 
     cap = max(fixed, ratio · d_g, r_k, d_¬g)
 
-and evidence with inf in place of what lies beyond decides alike.
+and evidence in which all that lies beyond is replaced by inf gives the same decision.
 
 **When evidence is enough.** Evidence says how far its lists are complete (`complete_below`): every
 row strictly nearer is listed, as far as the list has room. It decides if
@@ -80,7 +80,7 @@ def find_cap(evidence: Evidence, scope: Scope) -> tuple[Floats, Floats]:
 
 
 def is_enough(evidence: Evidence, scope: Scope) -> Bools:
-    """Which queries the evidence decides, by the law above: a mask of shape (n,)."""
+    """For which queries the evidence is enough, as proven above: a mask of shape (n,)."""
     complete = evidence.complete_below
     enough: Bools = np.logical_and.reduce(np.isinf(complete), axis=1)
     if enough.all() or scope.belief is None:

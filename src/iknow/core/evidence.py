@@ -176,7 +176,7 @@ def rank(distances: Floats, rows: Ints, m: int) -> tuple[Floats, Ints]:
 
 
 def pad_evidence(evidence: Evidence, n_classes: int, n_neighbors: int) -> Evidence:
-    """The evidence of a part for all classes and neighbors; inf and -1 for what it has none of."""
+    """The evidence of a part for all classes and neighbors, inf and -1 where the part has none."""
     if (evidence.n_classes, evidence.n_neighbors) == (n_classes, n_neighbors):
         return evidence
     padded = empty_evidence(len(evidence), n_classes, n_neighbors, evidence.per_class)

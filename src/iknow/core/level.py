@@ -16,8 +16,9 @@ reference samples and that are IK under `RelativeBall` with, in every layer,
     ratio  = just below the smallest ratio that at least α τ of them do not exceed
 
 so the settings of all layers move together along one path, and IK only shrinks as α grows. No label
-is needed. The ranks are conformal p-values but for the +1 of counting the prediction itself: an
-ordinary one has k of n reference samples at least as strange with probability 1 / (n + 1) each.
+is needed. The ranks are conformal p-values, but for the +1 that counts the prediction itself: how
+many of n reference samples are at least as strange as an ordinary one is 0, 1, ... or n, each with
+probability 1 / (n + 1).
 
 Never IK, and at level 0: a believed class without enough samples (d_g = inf), and a contradiction
 at distance 0.
@@ -39,15 +40,15 @@ from iknow.errors import InputError
 
 NEARNESS, CLARITY, CONFIDENCE = "nearness", "clarity", "confidence"
 RANGES = {NEARNESS: (-np.inf, 0.0), CLARITY: (0.0, np.inf), CONFIDENCE: (-np.inf, np.inf)}
-"""Between what the values of a voice lie."""
+"""The lowest and the highest value that each voice can have."""
 
 
 @dataclass(frozen=True, eq=False)
 class Voice:
-    """One thing that is said about a sample, ranked among reference samples.
+    """One measure of a sample, ranked among reference samples.
 
-    kind: "what" if it tells what a sample is, which is IMK where it says little; "seen" if it tells
-    whether anything like it was seen, IDK where it says little.
+    kind: "what" if it measures how clear the class is, so that a low value means IMK; "seen" if it
+    measures whether anything like the sample was seen, so that a low value means IDK.
     """
 
     name: str  # what it measures: "nearness", "clarity" or "confidence"
@@ -73,14 +74,14 @@ class Voice:
         return self.name if self.layer is None else f"{self.name} in {self.layer}"
 
     def at(self, level: float) -> float:
-        """The least value at which it says at least a level."""
-        # The least count whose share is at least the level, as `says` rounds it.
+        """The smallest value with which a sample reaches a level."""
+        # The smallest count for which `says`, with its rounding, reaches the level.
         shares = self.says(np.arange(len(self.reference) + 1))
         count = max(1, int(np.searchsorted(shares, level, side="left")))
         return float(self.reference[count - 1])
 
     def says(self, count: Ints) -> Floats:
-        """What it says, in [0, 1], where so many reference samples have at most that value."""
+        """min(1, u / τ), where `count` reference samples have at most the value: in [0, 1]."""
         return np.minimum(count / len(self.reference) / self.budget, 1.0)
 
 
@@ -89,7 +90,7 @@ class Levels:
     """A path through all settings, fixed by what voices say about the same reference samples."""
 
     voices: tuple[Voice, ...]  # layer by layer, nearness before clarity, confidence last
-    quorum: Quorum = ONE  # that counted
+    quorum: Quorum = ONE  # of the evidence that was ranked
     from_probabilities: bool = False  # whether the model's scores are, for `log_odds`
 
     def __post_init__(self) -> None:
@@ -98,7 +99,7 @@ class Levels:
         mute = [layer for layer in self.layers if (layer, NEARNESS) not in speakers]
         if len(set(speakers)) < len(speakers) or mute:
             raise InputError(
-                "in levels each voice speaks once, and nearness in every layer; got "
+                "levels need each voice at most once, and nearness in every layer; got "
                 f"{names(map(str, self.voices))}"
             )
         sizes = {len(voice.reference) for voice in self.voices}

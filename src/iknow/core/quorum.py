@@ -102,7 +102,7 @@ class Contrast(Ranked):
     own: Floats  # distances to the believed class, of shape (n,)
     other: Floats  # distances to the nearest other class, of shape (n,)
     neighbor_distances: Floats  # as in `Evidence`, of shape (n, n_neighbors)
-    quorum: Quorum = ONE  # how many samples a distance reaches
+    quorum: Quorum = ONE  # to which nearest samples the distances are
 
     def nearest_distance(self) -> Floats:
         return np.minimum(self.own, self.other)

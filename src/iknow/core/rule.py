@@ -123,7 +123,7 @@ class Rule(ABC):
     """
 
     checks: ClassVar[Mapping[str, Callable[[Any], Any]]] = {"radius": check_radius, "k": check_k}
-    """By parameter, what makes a plain value of what is given, or raises; without it, it stays."""
+    """By parameter: what turns a given value into a plain one, or raises. Others stay as given."""
 
     quorum: Quorum = ONE
     """How many samples the belief, and how many another class needs to count. A rule takes it as a

@@ -1,4 +1,4 @@
-"""Slack, margins and stability: how far an assertion is from being another.
+"""Slack, margins and stability: how far an assertion is from changing.
 
 **Slack**: how much a layer's setting would have to change. A rule gives its settings: the parameter
 to vary, and all its values where the support can change while the other layers stay as they are.

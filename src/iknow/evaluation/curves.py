@@ -46,10 +46,7 @@ class RadiusCurve(Figures[Floats]):
     counts: Ints
     right: Ints
 
-    @property
-    def answered(self) -> Ints:  # type: ignore[override]
-        """Number of samples by assertion and radius: one without an answer is never IK or IMK."""
-        return self.counts
+    answered = property(lambda self: self.counts)  # one without an answer is never IK or IMK
 
     @property
     def best(self) -> int:

@@ -137,8 +137,8 @@ class Marginals:
         return rng.permuted(X, axis=0), None
 
 
+# What `compare` tries by default.
 PERTURBATIONS: tuple[Perturbation, ...] = (Noise(), Swap(), Scaling(), Mixup(), Marginals())
-"""What `compare` tries by default."""
 
 
 def _per_sample(rng: Generator, low: float, high: float, X: Inputs) -> Floats:

@@ -49,11 +49,8 @@ from iknow.selection.validation import count_from, split_rows
 
 @dataclass(frozen=True, eq=False)
 class RiskCoverage:
-    """A risk-coverage curve, linear from point to point.
-
-    Attributes:
-        coverage: The share asserted, ascending from 0 to 1, of shape (m,).
-        risk: The share asserted and wrong, of shape (m,).
+    """A risk-coverage curve, linear from point to point: the share asserted, `coverage`, ascending
+    from 0 to 1, and the share asserted and wrong, `risk`, each of shape (m,).
     """
 
     coverage: Floats
@@ -100,12 +97,7 @@ def risk_coverage(scores: Floats, wrong: Bools, weights: Floats | None = None) -
 
 @dataclass(frozen=True)
 class Threshold:
-    """Assert what scores higher than `value`, and a share of what scores exactly that.
-
-    Attributes:
-        value: The score.
-        share: The probability to assert at the score itself, in [0, 1].
-    """
+    """Assert what scores higher than `value`, and with probability `share` what scores that."""
 
     value: float
     share: float

@@ -39,22 +39,14 @@ FEATURES_SHOWN = 12  # in a notebook
 
 @dataclass(frozen=True, eq=False)
 class Image:
-    """An image to show.
-
-    Attributes:
-        pixels: Of shape (height, width) or (height, width, 3), 0 to 255.
-    """
+    """An image to show: `pixels` of shape (height, width) or (height, width, 3), 0 to 255."""
 
     pixels: NDArray[np.uint8]
 
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """A time series to show.
-
-    Attributes:
-        values: Of shape (n_channels, n_steps), finite.
-    """
+    """A time series to show: `values` of shape (n_channels, n_steps), finite."""
 
     values: Floats
 

@@ -7,8 +7,9 @@ Which metric it is follows from the role of the layer:
   layer, and the distance is Euclidean.
 - **input** of words, or what a pipeline makes of a text: `Cosine`. A long text has more words than
   a short one about the same. A layer with more than 95% zeros counts as words.
-- **output**: Euclidean. How large scores are is what they say.
-- **leaves** and **table**, whatever the rule: `Hamming` and `Table`. Leaves and gaps are names.
+- **output**: Euclidean. The size of a score is its meaning.
+- **leaves** and **table**, whatever the rule: `Hamming` and `Table`. The number of a leaf and the
+  flag of a gap are names, not quantities.
 - **input** otherwise: `Scaled` for a table of unlike features, else Euclidean. A sample with more
   than one axis is no table, but one with one axis may be a flattened image, whose features share
   one unit: scaled one by one, a pixel that is hardly ever on would count as much as any. What tells
@@ -49,7 +50,7 @@ TAILS = (5, 95)  # the percentiles that a spread lies between, without outliers 
 LARGEST_EXACT = 2.0**24  # float32 holds all integers up to here, but few timestamps, money and ids
 STEPS_IN_SPREAD = 100  # how many float32 numbers the spread of a larger feature should contain
 MOST_ROWS = 10_000  # enough samples to estimate a spread
-MOST_NUMBERS = 1 << 24  # of wide layers, such as words in documents, fewer have to do
+MOST_NUMBERS = 1 << 24  # of wide layers, such as counts of words, fewer rows are taken
 
 
 def default_metric(
@@ -105,7 +106,7 @@ def are_coarse(activations: Floats32) -> Bools:
 
 
 def share_of_quieter_half(inputs: Floats32) -> float:
-    """The share of the quieter half in the squared spreads of features that vary; 1 of just one."""
+    """The share of the quieter half in the squared spreads of features that vary; 1 for one."""
     low, high = _percentiles(inputs)
     spreads = high - low
     squares = np.sort(spreads[spreads > 0]) ** 2

@@ -277,7 +277,7 @@ def _export(network: nn.Module, shape: Shape, n: int) -> Any:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without torch's own words about what it cannot export: a log, and prints of its tracer."""
+    """Silence what torch says about a failed export: its log, and the prints of its tracer."""
     log, tracer = logging.getLogger("torch._guards"), vars(_trace)
     before, tracer["print"] = log.level, lambda *_, **__: None
     log.setLevel(logging.CRITICAL)

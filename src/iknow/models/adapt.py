@@ -125,7 +125,7 @@ def as_model(
             f"framework); got {shown(model)} of type {type(model).__name__}"
         )
     if refused := [name for name in OPTIONS if name in given and name not in kind.takes]:
-        raise InputError(f"{refused[0]}= says nothing about {kind.name}: leave it out")
+        raise InputError(f"{refused[0]}= does not apply to {kind.name}: leave it out")
     if isinstance(model, Model):
         return model
     module, _, name = kind.adapter.partition(".")

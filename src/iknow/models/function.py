@@ -1,9 +1,9 @@
 """FunctionModel and PrecomputedModel: models of any framework, as functions or as outputs.
 
-Whatever a model is made of, two functions of a batch tell all that iknow needs: what it says, and
-where its samples lie. They get the inputs as the user gave them, some at a time, as a copy that
-they may write to: an array, a tensor, a data frame, a list of texts, or a dict of arrays. What they
-would return may also come as arrays, for the inputs of a model that ran elsewhere.
+Whatever a model is made of, iknow needs two functions of a batch: one returns its scores, the other
+where the samples lie in a layer. They get the inputs as the user gave them, some at a time, as a
+copy that they may write to: an array, a tensor, a data frame, a list of texts, or a dict of arrays.
+What they would return may also come as arrays, for the inputs of a model that ran elsewhere.
 """
 
 from __future__ import annotations

@@ -134,6 +134,9 @@ def cut_batches(inputs: Any, size: int | None = None) -> list[Any]:
     n = count_samples(inputs)
     if n == 0:
         raise InputError("X holds no samples")
+    numbers = isinstance(inputs, np.ndarray) and inputs.dtype.kind in NUMERIC_KINDS
+    if size is None and numbers and n <= LARGEST_BATCH and inputs.nbytes <= BYTES_PER_BATCH // 2:
+        return [inputs[:]]  # most queries are few rows: nothing else is to be asked about them
     size = affordable_batch_size(inputs) if size is None else size
     size = as_whole(size, "batch_size", "be a whole number >= 1", 1)
     return [take_rows(inputs, slice(start, start + size)) for start in range(0, n, size)]
@@ -178,7 +181,7 @@ def measure(inputs: Any) -> Sizes:
 
 
 def measure_later(inputs: Any) -> Callable[[], Sizes]:
-    """What finds the sizes on request: of a few inputs from a copy, of more they are found now."""
+    """A function that returns the sizes: of a few inputs it copies them now and measures later."""
     if isinstance(inputs, np.ndarray) and len(inputs) <= PROBES:
         return partial(measure, inputs.copy("K"))
     sizes = measure(inputs)

@@ -342,7 +342,7 @@ def without_scores(observation: Observation) -> Observation:
 def join_whole(parts: Iterable[Observation], n_samples: int | None = None) -> Observation:
     """Successive observations as one, activations included; one layer at a time is held twice.
 
-    n_samples: of all, to see at once whether memory suffices; None if nobody knows.
+    n_samples: of all, to see at once whether memory suffices; None if unknown.
     """
     scores, belief = list[Floats](), list[Ints]()
     invalid, unseen = list[Bools](), list[Floats]()

@@ -1,4 +1,4 @@
-"""Network: how a network of any framework is asked.
+"""Network: how iknow runs a network of any framework, and reads its layers.
 
 Samples that are not finite are set aside, the network runs, its scores become a column for each
 class, and each layer one vector per sample. How a network runs, and what its layers are called, is

@@ -55,7 +55,7 @@ class Samples:
 
     batches: the inputs and the labels, or None, of those that nobody has read yet. inputs: all of
     them, if they are at hand. given: the labels that the user passed beside the samples, if any.
-    n_batches, n_samples, n_expected: how many, and about how many samples; None while nobody knows.
+    n_batches, n_samples, n_expected: how many, and about how many samples; None while unknown.
     richest: of a loader read so far, a few inputs from the batch with the most classes, and their
     labels and positions; None if such inputs cannot be copied. sizes: what finds those of the
     inputs, of one batch after another, if they were read with `measuring`; see `join_sizes`.
@@ -209,7 +209,7 @@ def _open_loader(data: Any, batch_size: int | None) -> tuple[Iterable[Any], int 
 def _length(data: Any) -> int | None:
     try:
         return len(data)
-    except (TypeError, NotImplementedError):  # nobody knows
+    except (TypeError, NotImplementedError):  # it does not know
         return None
 
 
@@ -276,7 +276,7 @@ def track(
 ) -> Iterator[Item]:
     """Yield the items, showing how many are done; no bar for one item or without a terminal.
 
-    total: how many there are; None if nobody knows, and the bar then only moves.
+    total: how many there are; None if unknown: then the bar only moves.
     """
     if not enabled or total in (0, 1) or not sys.stderr.isatty():
         yield from items

@@ -190,7 +190,7 @@ class SklearnModel(Model):
     def sensitivity(self, layer: str, inputs: Sizes) -> Sensitivity:
         check_type(self, SklearnModel)
         if self.role(layer) in ("leaves", "table"):
-            raise LayerError("it jumps: the least change of an input may be a whole step in it")
+            raise LayerError("it changes in steps: the least change of an input may be a whole one")
         if inputs.dtype is None or len(inputs.shape) != 1:
             raise LayerError("nothing is known about inputs other than a 2D array")
         return sensitivity_of(self.estimator, layer, inputs.dtype, inputs.shape[0])

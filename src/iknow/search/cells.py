@@ -9,9 +9,9 @@ Rows that are mostly zeros have products of their own (`measured`).
 
 Which way is faster depends on the rows, the queries and the machine. We learn that from the queries
 answered; it changes no answer. Where rows have no structure, as random points of many features,
-walks rule out nothing, and what they cost is lost. So each is counted in steps of a search by
-products: one feature of 16 rows. Steps do not tell what waiting for memory costs. So where they say
-that walking pays, the clock decides.
+walks rule out nothing, and what they cost is lost. So we count what a walk costs in steps, each the
+work for one feature of 16 rows in a search by products. Steps leave out the waiting for memory, so
+where they favor a walk, measured times decide.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ PER_PANEL, PER_SHADOW, PER_ROW = 3.3, 0.8, 1.8
 PAYS, PAYS_ALONE = 0.8, 2.0
 """The share of steps at which walks pay, among many queries and for a few: products cost a few
 nearly as much as a full group."""
-MEMORY = 64  # queries that count
+MEMORY = 64  # queries over which costs are averaged
 TRY_AGAIN = 32  # every so many calls, in case queries have changed
 TREE, FLAT, PRODUCTS = WAYS = range(3)
 """Walking down the tree of cells, walking by the bounds of all panels, and products."""
 FEW, MANY = 2, 64  # queries in a batch whose time tells what one of them costs
-SHARE_OF_TRIALS = 0.01  # of the time may go into trying the slower way
+SHARE_OF_TRIALS = 0.01  # of the time that may be spent on trying the slower way
 FORGETTING = 0.05  # weight of the latest time, if it is longer
 ENOUGH_TIMES = 3
 
 
 class Clock:
-    """Seconds that a query takes each way; None where nobody knows."""
+    """Seconds that a query takes each way; None while unknown."""
 
     def __init__(self) -> None:
         self.seconds: list[float | None] = [None] * len(WAYS)
@@ -97,11 +97,11 @@ class StepCost:
 
     @property
     def patience(self) -> int:
-        """The rows to measure for a query before a search by products would be over."""
+        """How many rows a walk may measure before a search by products would have been faster."""
         return int(self._sizes[0] / PER_ROW) + 16
 
     def choose(self, n: int) -> tuple[int, int]:
-        """The way for the next of n queries, and for how many: few if nobody tried it."""
+        """The way to search for the next of n queries, and for how many: few if it is untried."""
         shares = [(share, way) for way, share in enumerate(self._shares)]
         for share, way in shares:
             if share is None:
@@ -118,7 +118,7 @@ class StepCost:
         return clock.choose(ways, n), n
 
     def allows_a_try(self) -> bool:
-        """Whether to walk now: it pays, or nobody tried for a while."""
+        """Whether to walk now: it pays, or has not been tried for a while."""
         if any(share is None or share < PAYS_ALONE for share in self._shares):
             return True
         self._calls += 1
@@ -156,9 +156,9 @@ class CpuIndex(RowIndex):
     """
 
     FEWEST_ROWS = 2048
-    """With fewer rows, measuring all classes takes no longer than what surrounds it."""
+    """With fewer rows, measuring all of them takes no longer than the rest of a call."""
     MOST_NEIGHBORS = 64
-    """Of more neighbors, most rows would be measured anyway."""
+    """To find more neighbors than this, a walk would measure most rows anyway."""
 
     def search(self, points: Floats32, scope: Scope) -> Evidence:
         """What `scope` asks about `points` of shape (n, n_features)."""
@@ -196,7 +196,7 @@ class CpuIndex(RowIndex):
         return few and self._has_cells and self._coordinates.is_safe
 
     def _walk(self, points: Floats32, scope: Scope, way: int) -> Evidence:
-        """Evidence within the horizon; the whole of it for queries that run out of patience."""
+        """Evidence within the horizon; all evidence for queries whose walk takes too long."""
         found, given_up, looked_at = self._walks.search(
             points, scope, self._cost.patience, is_flat=way == FLAT
         )

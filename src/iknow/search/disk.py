@@ -290,7 +290,7 @@ class Lane:
 
     def __init__(self, index: DiskIndex, queries: Floats32, scope: Scope) -> None:
         self.index, self.coded, self.queries, self.scope = index, index._coded, queries[:], scope
-        self.queries.flags.writeable = False  # of one type for the compiler, whoever made them
+        self.queries.flags.writeable = False  # of one type for the compiler, whatever came
         n, n_classes, m = len(queries), index.n_classes, scope.per_class
         self.distances: Floats = np.full((n, n_classes, m), np.inf)
         self.rows: Ints = np.full((n, n_classes, m), NO_EXEMPLAR, dtype=np.int64)

@@ -24,9 +24,9 @@ import numpy as np
 from iknow.pages import slices
 
 NO_ROW = np.iinfo(np.int64).max
-"""The number of what is no row: after all others."""
-FEW = 16  # so many rows are ranked faster one after the other than by sorting, if
-MANY = 64  # so many columns are ranked at once
+"""The row number of padding, which sorts after all rows."""
+FEW = 16  # up to so many rows are ranked faster one after the other than by sorting, if
+MANY = 64  # at least so many columns are ranked at once
 
 
 class Groups(NamedTuple):
@@ -50,7 +50,7 @@ class Blocks(ABC):
     """Rows in blocks: where they lie and who computes."""
 
     xp: Any  # the library
-    bytes_of_candidates: int  # for measured rows at any time
+    bytes_of_candidates: int  # memory for rows that are measured at once
     size: int  # rows of a block
     by_class: Groups  # to search, only of classes with rows
     as_one: Groups  # all blocks in one

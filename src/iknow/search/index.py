@@ -88,7 +88,7 @@ class RowIndex(ABC):
         return self._search(np.ascontiguousarray(points), Scope(per_class, per_class, k))
 
     def search_part(self, points: Floats32, scope: Scope) -> Evidence:
-        """All about `points` in `scope` that a part of the rows says; inf for missing neighbors."""
+        """What a part of the rows tells about `points`, for `scope`; inf for missing neighbors."""
         wanted = scope.in_full()._replace(any=min(scope.any, self.n_rows))
         return pad_evidence(self._search(points, wanted), self.n_classes, scope.any)
 
@@ -151,7 +151,7 @@ class RowIndex(ABC):
 class CheckedIndex(RowIndex):
     """The user's own index, what `make` returns, with cheap checks of its answers.
 
-    They cover shapes, types, order and NaN, which would contradict nothing.
+    They cover shapes, types, order and NaN, which no later comparison would reveal.
     """
 
     def __init__(self, *arrays: Any, make: IndexFactory, **named: Any) -> None:

@@ -149,14 +149,14 @@ class LayerIndex:
         return evidence
 
     def gather_among(self, rows: Ints, k: int) -> Evidence:
-        """Evidence about some of the points themselves, each its own nearest."""
+        """Evidence about some of the stored points; each is the nearest to itself."""
         return self._index.gather(self.points[rows], k)
 
     def decides(self, rule: Rule) -> bool:
         return self._index.decides(rule)
 
     def decide(self, queries: Any, rule: Rule, belief: Ints) -> Decision:
-        """What activations of the layer decide about their beliefs, of shape (n_queries,)."""
+        """The decision about activations of the layer and their beliefs, of shape (n_queries,)."""
         decision = self._index.decide(self._transform(queries), rule, belief)
         self._check()
         return decision
@@ -212,8 +212,8 @@ def index_type(metric: Metric, search: Search = None) -> Make:
     """The type or function that makes an index for a metric.
 
     search: None for the search made for CPUs; "cuda", "cuda:1", "mps" or "cpu" for torch's; else
-    the user's own index. Features that differ, p=0, are always counted on the CPU: leaves are
-    layers beside others, which the device or the index searches.
+    the user's own index. Differing features, p=0, are always counted on the CPU: the device or the
+    index searches the other layers of a model with leaves.
     """
     if not (search is None or isinstance(search, str) or callable(search)):
         raise InputError(

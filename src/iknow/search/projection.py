@@ -55,7 +55,7 @@ TINY = 2.0**-140
 
 
 class Shown(NamedTuple):
-    """Points as coordinates show them."""
+    """Points in the coordinates of a projection."""
 
     near: Floats32  # φ̂ by the first directions, of shape (n, n_near + 1)
     far: Floats32  # by all, in units, of shape (n, n_far + 1)

@@ -4,11 +4,11 @@ Evidence of parts merges into the evidence of the whole (`core.evidence`), bit f
 can be split: shard i of n has every n-th row from the i-th on, and so its share of every class.
 
 **When a shard is lost**, with its process, with its node, or because it does not answer in time,
-its rows are not: this process has them, in memory or in the mapped file of a bundle. Whoever finds
-a shard lost drops it; whoever asks next builds it anew, on any node that is left, and asks only it
-again. A call that loses shards `ATTEMPTS` times fails with a `ClusterError`, and the next call
-begins by building what is missing. An answer is only ever merged from one answer of every shard.
-Nothing waits without a limit: all waiting of one call ends by its deadline.
+its rows are not: this process has them, in memory or in the mapped file of a bundle. A call that
+finds a shard lost drops it; the next call builds it anew, on any node that is left, and asks it
+alone again. A call that loses shards `ATTEMPTS` times fails with a `ClusterError`, and the next
+call begins by building what is missing. An answer is only ever merged from one answer of every
+shard. Nothing waits without a limit: all waiting of one call ends by its deadline.
 
 **Starting.** A program that has called `ray.init` itself keeps what it chose. Else an address is
 joined, the one given or RAY_ADDRESS; without one Ray starts here, for this process alone, without
@@ -64,8 +64,8 @@ CLIENT = "ray://"
 class RayIndex(RowIndex):
     """An index whose rows are searched by several processes, on one machine or on many.
 
-    Give it to a classifier as `index=RayIndex`, or with options as
-    `index=partial(RayIndex, shards=4)`. Ray starts on this machine unless it runs already or an
+    Give it to a classifier as `search=RayIndex`, or with options as
+    `search=partial(RayIndex, shards=4)`. Ray starts on this machine unless it runs already or an
     address is given. If a lost shard cannot be built anew, a call raises a `ClusterError` and can
     be repeated.
 
@@ -219,7 +219,7 @@ class Shards:
         """
         for each in forgotten:
             self._indexes.pop(each, None)
-        # Ray's own arrays are read-only, and stay in its store as long as somebody holds them.
+        # Ray's own arrays are read-only, and stay in its store as long as anything holds them.
         points, labels, n_classes, rows = map(np.array, arrays)
         self._indexes[key] = made = make(points, labels, int(n_classes), rows=rows)
         return made.n_rows, made.n_features, made.n_classes
@@ -230,7 +230,7 @@ class Shards:
 
 
 class ShardProcess:
-    """A process of Ray's. forgotten: keys of shards that nobody asks any more."""
+    """A process of Ray's. forgotten: keys of shards that are no longer used."""
 
     def __init__(self, threads: int, resources: Mapping[str, Any]) -> None:
         # A shard need not wait for a free core: a cluster with few would let it wait forever.
@@ -253,7 +253,7 @@ _joined: dict[str, int] = {}  # by connection, the process that made it
 
 
 def end_process(process: ShardProcess) -> None:
-    """End a process that is lost, or that does not answer: nobody is to ask it any more."""
+    """End a process that is lost, or that does not answer, so that it is not asked again."""
     with _changing.held():
         for key in [key for key, each in _processes.items() if each is process]:
             del _processes[key]

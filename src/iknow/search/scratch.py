@@ -1,4 +1,4 @@
-"""Scratch files: large arrays on disk, as long as somebody uses them."""
+"""Scratch files: large arrays on disk that vanish when nothing uses them any more."""
 
 from __future__ import annotations
 

@@ -227,8 +227,8 @@ class JoinedRows:
 class ShardedIndex(RowIndex):
     """Activations of one layer with their class codes, searched on several devices at once.
 
-    We deal the rows of each class out in turn, as cards: every shard then has a share of every
-    class, and the shards have equal work.
+    The rows of each class go to the shards in turn, so every shard has a share of every class, and
+    the shards have equal work.
 
     Args:
         *arrays: Activations, labels, n_classes and rows, as for any `RowIndex`.

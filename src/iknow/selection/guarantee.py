@@ -62,11 +62,8 @@ def p_values(errors: Ints, counts: Ints, accuracy: float) -> Floats:
     return np.asarray(binom.cdf(errors, counts, 1 - accuracy), dtype=np.float64)
 
 
-STEPS = 200
-"""Settings of a sequence to test at most, evenly spaced in coverage."""
-
-SAFETY = 5
-"""A setting looks safe if it is to pass with this much to spare."""
+STEPS = 200  # settings of a sequence to test at most, evenly spaced in coverage
+SAFETY = 5  # with so much to spare a setting that looks safe is to pass
 
 
 def first_to_test(
@@ -254,11 +251,9 @@ def _name(code: int, classes: Labels | None) -> str:
     return str(code if classes is None else classes[code])
 
 
+# How many right answers an error costs: from coverage alone to almost no errors.
 PRICES = (0, 1, 2, 3, 4, 6, 8, 11, 16, 22, 32, 45, 64, 100, 200, 500, 1000)
-"""How many right answers an error costs: from coverage alone to almost no errors."""
-
-CAUTION = (0.01, 0.03, 0.1, 0.2, 0.35, 0.6, 1.0)
-"""Limits on the p-values of the classes to take, from only the sure ones to all."""
+CAUTION = (0.01, 0.03, 0.1, 0.2, 0.35, 0.6, 1.0)  # limits on the p-values of classes to take
 
 
 def find_candidates(objective: Objective, time_limit: float) -> tuple[list[Candidate], bool]:

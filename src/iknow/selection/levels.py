@@ -55,8 +55,7 @@ from iknow.selection.selection import Candidate, Selection, record_choice
 from iknow.selection.validation import Validation, count_from, count_shared, match_threshold, split
 from iknow.selection.watch import Watch, make_watch
 
-MOST_REFERENCES = 100_000
-"""Samples that lay a path at most: more say little more, and every bundle would carry them."""
+MOST_REFERENCES = 100_000  # that lay a path: more say little more, and every bundle carries them
 
 
 def lay_path(
@@ -193,14 +192,9 @@ def _lay_plain(reference: Validation, confident: bool) -> tuple[Levels, dict[str
     return lay_path(reference, kept, confident=confident), left_out
 
 
-NEARNESSES = (1.0, 0.5, 0.2, 0.05, 0.01)
-"""How much nearness may count, for an accuracy."""
-
-USUAL_COVERAGE = 0.75
-"""What to match if nothing is asked for and nothing can be certified."""
-
-FEWER_ERRORS = 10
-"""Without a goal, IK shall be wrong this many times less often than the model."""
+NEARNESSES = (1.0, 0.5, 0.2, 0.05, 0.01)  # how much nearness may count, for an accuracy
+USUAL_COVERAGE = 0.75  # to match if nothing is asked for and nothing can be certified
+FEWER_ERRORS = 10  # times less often than the model IK shall be wrong, without a goal
 
 
 def certify_level(

@@ -21,8 +21,8 @@ from iknow.selection.record import from_plain, to_plain
 from iknow.selection.validation import Validation
 from iknow.selection.watch import Watch
 
+# What None stands for in JSON, which has no such numbers.
 NOT_FINITE = {"accuracy": np.nan, "accuracy_outside": np.nan, "least_confidence": -np.inf}
-"""What None stands for in JSON, which has no such numbers."""
 
 
 @dataclass(frozen=True)

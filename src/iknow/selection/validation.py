@@ -39,8 +39,7 @@ from iknow.core.level import CLARITY, NEARNESS, Levels, near_and_clear
 from iknow.core.quorum import Contrast, ValidationEvidence, find_contrast, weigh
 from iknow.errors import InputError, warn
 
-SHARE_TO_CHOOSE = 5
-"""One sample in five chooses and four certify: a bound takes many samples and a choice few."""
+SHARE_TO_CHOOSE = 5  # one in five chooses: a bound takes many samples and a choice few
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,8 +132,7 @@ TOLERANCE = 1e-5  # of the typical length of a layer's points: so far apart are 
 SAMPLES_MEASURED = 4096  # of the training samples
 ROWS_AT_ONCE = 512
 
-Indexes = Mapping[str, Any]
-"""The training samples by layer, as `iknow.search.layer.LayerIndex`."""
+Indexes = Mapping[str, Any]  # the training samples by layer, as `iknow.search.layer.LayerIndex`
 
 
 def check_unseen(evidence: ValidationEvidence, indexes: Indexes) -> None:

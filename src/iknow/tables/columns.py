@@ -88,33 +88,25 @@ def _small(batches: Iterator[Any], source: Path, advice: str = "") -> Iterator[A
 
 
 class _Counted(io.RawIOBase):
-    """A stream that counts the quotes that pass, and whose beginning can be looked at."""
+    """A stream that counts the quotes that pass."""
 
     def __init__(self, file: IO[bytes]) -> None:
-        self._file, self._ahead, self.n_quotes = file, b"", 0
+        self._file, self.n_quotes = file, 0
 
     def readable(self) -> bool:
         return True
 
-    def peek(self, size: int) -> bytes:
-        """Up to this number of the bytes that come next; they still come."""
-        while len(self._ahead) < size and (more := self._file.read(size - len(self._ahead))):
-            self._ahead += more
-        return self._ahead
-
     def readinto(self, buffer: Any) -> int:
-        view = memoryview(buffer).cast("B")
-        content, self._ahead = self._ahead[: len(view)], self._ahead[len(view) :]
-        if len(content) < len(view):
-            content += self._file.read(len(view) - len(content)) or b""
-        view[: len(content)] = content
+        content = self._file.read(len(buffer)) or b""
+        buffer[: len(content)] = content
         self.n_quotes += content.count(b'"')
         return len(content)
 
 
 def open_csv(file: IO[bytes], source: Path) -> Batches:
     """Comma-separated text, every cell a string; the header is row 1, blank lines are none."""
-    text = _Counted(file)
+    counted = _Counted(file)
+    text = io.BufferedReader(counted, BLOCK)
     with decoding(source, ADVICE):
         # Bytes that are no text are told here only in the header: pyarrow names their row.
         begin = io.TextIOWrapper(
@@ -130,16 +122,16 @@ def open_csv(file: IO[bytes], source: Path) -> Batches:
         )
         if tuple(reader.schema.names) != names:  # columns of other names would have types
             raise InputError(f"{source} has a header that can be read in two ways{ADVICE}")
-    parts = _small(_csv_parts(reader, text, source), source, ADVICE)
+    parts = _small(_csv_parts(reader, counted, source), source, ADVICE)
     return Batches(names, parts, untyped=True)
 
 
-def _csv_parts(reader: Any, text: _Counted, source: Path) -> Iterator[Any]:
+def _csv_parts(reader: Any, counted: _Counted, source: Path) -> Iterator[Any]:
     yield from reader
     # pyarrow closes an odd quote at the next one, or at the end.
-    if text.n_quotes % 2:
+    if counted.n_quotes % 2:
         raise InputError(
-            f"{source} has an odd number of quotes, {text.n_quotes:,}: one is never closed, or "
+            f"{source} has an odd number of quotes, {counted.n_quotes:,}: one is never closed, or "
             'stands inside a cell; put such a cell in quotes and write its own twice, as in "6"" '
             'pipe"'
         )

@@ -148,13 +148,9 @@ KINDS = [
 
 
 class IndexContract:
-    """What every index must do. Inherit, and say how to make one.
+    """What every index must do. Inherit, and say how to make one."""
 
-    Attributes:
-        seeds_per_kind: How many training sets of each awkward kind are drawn.
-    """
-
-    seeds_per_kind = 12
+    seeds_per_kind = 12  # training sets of each awkward kind; of every other one rows are shuffled
 
     def measure(self, points: Floats, place: Floats) -> Floats:
         """The distances, in float64, of points of shape (n, n_features) from a place."""

@@ -29,13 +29,9 @@ STEPS = 40
 
 
 class ModelContract:
-    """What every model must do. Inherit, and say how to make one, and inputs that it takes.
+    """What every model must do. Inherit, and say how to make one, and inputs that it takes."""
 
-    Attributes:
-        tolerance: How far, of a layer's size, an activation may be off in another batch.
-    """
-
-    tolerance = 1e-5
+    tolerance = 1e-5  # of a layer's size: how far an activation may be off in another batch
 
     def make_model(self) -> Model:
         """A trained model."""

@@ -4,7 +4,7 @@ A `Tensor` is a name together with what we know about it: numbers or text, and h
 operation takes tensors, arrays and numbers, which become constants, and gives a tensor. Graphs that
 other packages made are joined in under a prefix of their own, so no two names collide.
 
-All numbers are computed in double precision, as scikit-learn does, unless somebody casts them.
+All numbers are computed in double precision, as scikit-learn does, unless an operation casts them.
 """
 
 from __future__ import annotations

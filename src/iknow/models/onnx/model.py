@@ -37,8 +37,8 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-# As it is imported, onnxruntime would write an id of this machine into the user's cache, and report
-# to its maker. Who wants that sets the variable to 0.
+# On import, onnxruntime would write an id of this machine into the user's cache, and report to its
+# maker. To allow that, set the variable to 0.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 import numpy as np

@@ -39,7 +39,7 @@ FAR_EXPONENT = 80  # of a query: too far away for float32, so nothing is ruled o
 SMALLEST_FACTOR: dict[Precision, float] = {"fp16": 2.0**-14, "bf16": 2.0**-60, "float32": 2.0**-60}
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "float32": torch.float32}
 PADDING = torch.finfo(torch.float32).max
-"""The h of what is no row: h σ is far above any row's, and finite: its last bits are free."""
+"""The h of padding: h σ is far above that of any row, yet finite, so its last bits are free."""
 LEAF = 128  # terms that numpy adds without halving them
 BYTES_FOR_BUILDING = 256 << 20
 BYTES_FOR_PRODUCTS = 4 << 20

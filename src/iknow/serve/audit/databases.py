@@ -36,7 +36,7 @@ from urllib.parse import quote, unquote
 from iknow.core.text import shown, visible
 from iknow.errors import AuditError, MissingExtraError
 from iknow.serve.audit.journal import Journal, Retention
-from iknow.serve.audit.records import Chain, Row
+from iknow.serve.audit.records import Chain
 from iknow.serve.audit.tables import COLUMNS, RECORDS, STATE, TABLES, Tables
 from iknow.storage.files import lock, sync_folder
 
@@ -298,7 +298,7 @@ class PostgresTables(Tables):
     mark = "%s"
     types: Mapping[type, str] = {int: "bigint", bytes: "bytea", str: "text"}
 
-    def insert(self, rows: Sequence[Row]) -> None:
+    def insert(self, rows: Sequence[tuple[Any, ...]]) -> None:
         statement = f"COPY {RECORDS} ({COLUMNS}) FROM STDIN (FORMAT BINARY)"
         with self.connection.cursor() as cursor, cursor.copy(statement) as copy:
             copy.set_types([kind for _, kind, _ in self.columns(RECORDS)])

@@ -68,7 +68,8 @@ def encode_inputs(rows: Any) -> list[bytes]:
     if not len(rows):
         return []
     header, _ = encode_array(np.zeros(rows.shape[1:], rows.dtype))  # which all rows share
-    content = encode_array(rows)[1]
+    values = np.ascontiguousarray(rows, dtype=rows.dtype.newbyteorder("<"))
+    content = values.reshape(-1).view(np.uint8).data
     size = len(content) // len(rows)
     return [header + content[i * size : (i + 1) * size] for i in range(len(rows))]
 

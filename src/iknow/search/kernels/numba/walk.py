@@ -38,7 +38,7 @@ BOUNDS_AT_ONCE = 1 << 18  # of several queries, kept in the cache while they are
 ENOUGH = 32  # rows waiting, to be looked at together: their numbers are on the way from memory
 MOST_WAITING = ENOUGH + LANES * LANES  # after one more group of panels
 DEEPEST = 16  # levels of a tree: 16 to this power exceeds any number of rows
-PANEL_BYTES, ROW_BYTES = 256, 512  # to ask for in advance; the processor foresees the rest
+PANEL_BYTES, ROW_BYTES = 256, 512  # to prefetch; the processor fetches the rest ahead by itself
 
 
 class Shadows(NamedTuple):
@@ -66,7 +66,7 @@ class Coarse(NamedTuple):
 
 
 class Question(NamedTuple):
-    """What is asked."""
+    """What a walk looks for: as `Scope`, in plain numbers."""
 
     own: int  # how many rows of the believed class
     other: int  # how many of each other class
