@@ -9,8 +9,8 @@ from typing import Any
 
 from benchmarks.alarm import peers, streams
 from benchmarks.alarm.matplotlib import draw_evidence
-from benchmarks.alarm.ours import RATE, trace
 from benchmarks.alarm.scenes import DESIGN, HELD_OUT, Scene, make_scenes
+from benchmarks.alarm.streams import RATE, trace
 from benchmarks.alarm.summary import summarize, to_lines
 from iknow.version import __version__
 from reproduction.figures.style import to_png

@@ -6,8 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.alarm.ours import RATE, STEP
-from benchmarks.alarm.streams import BEFORE, NEW_CLASS, NOISE, ROTATION
+from benchmarks.alarm.streams import BEFORE, NEW_CLASS, NOISE, RATE, ROTATION, STEP
 from iknow.cards import COLORS
 from iknow.core.arrays import Floats
 from iknow.core.assertion import Assertion

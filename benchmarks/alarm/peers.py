@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.alarm.ours import ALONE, OURS, ring
 from benchmarks.alarm.scenes import Scene
-from benchmarks.alarm.streams import NO_CHANGE, Stream, draw_stream, kinds_of
+from benchmarks.alarm.streams import ALONE, NO_CHANGE, OURS, Stream, draw_stream, kinds_of, ring
 
 SIGNALS = ("level", "confidence")
 """What peers watch: the level, or what there is without iknow."""

@@ -4,6 +4,8 @@ Each stream draws its own reference samples, so that false alarms are counted ov
 promise is. Without a change it has `QUIET` samples. With one it has `BEFORE` ordinary samples, then
 changed ones: all of them for noise; one in ten of a new class, the others ordinary; or pictures
 turned by `DEGREES` more with every sample.
+
+iknow's alarm runs on them here; its peers are asked by `peers`.
 """
 
 from __future__ import annotations
@@ -13,6 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.alarm.scenes import ANGLES, Scene, Scores, join
+from iknow.core.arrays import Floats
+from iknow.selection import make_watch
+from iknow.serve.monitor import DriftAlarm
 
 REFERENCE = 5_000
 """Reference samples at most; fewer where too few would be left for a quiet stream."""
@@ -63,3 +68,38 @@ def _turn(scene: Scene, rng: np.random.Generator) -> Scores:
     angles = np.rint(DEGREES * np.arange(1, AFTER + 1)).astype(int).clip(ANGLES[0], ANGLES[-1])
     each = len(scene.rotated[0])
     return join(list(scene.rotated))[angles * each + rng.integers(each, size=AFTER)]
+
+
+RATE = 0.01
+STEP = 20
+OURS, ALONE = "iknow", "iknow, no reference"
+
+
+def make_alarm(scene: Scene, stream: Stream, seed: int, *, alone: bool = False) -> DriftAlarm:
+    known = stream.reference
+    watch = make_watch(known.level, known.belief, known.layers, scene.layers)
+    return DriftAlarm(None if alone else watch, scene.classes, scene.layers, RATE, seed)
+
+
+def ring(scene: Scene, stream: Stream, seed: int, *, alone: bool = False) -> int | None:
+    """The number of the sample at which any detector rings first; None if none does."""
+    alarm, samples = make_alarm(scene, stream, seed, alone=alone), stream.samples
+    for first in range(0, len(samples), 250):
+        part = samples[first : first + 250]
+        if found := alarm.update(part.level, part.belief, part.layers):
+            return min(each.sample for each in found)
+    return None
+
+
+def trace(scene: Scene, stream: Stream, seed: int) -> Floats:
+    """The evidence of the detector nearest to ringing as a part of what it takes, after every
+    `STEP` samples: the logarithm to base 10, of shape (n,).
+    """
+    alarm, found = make_alarm(scene, stream, seed), []
+    for first in range(0, len(stream.samples), STEP):
+        part = stream.samples[first : first + STEP]
+        alarm.update(part.level, part.belief, part.layers)
+        detectors = alarm.report().detectors
+        found.append(max(d.log2_evidence - np.log2(d.threshold) for d in detectors))
+    evidence: Floats = np.array(found) * np.log10(2)
+    return evidence

@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.magika.collecting import File
+from benchmarks.magika.files import File
 from benchmarks.magika.methods import Methods
-from benchmarks.magika.said import Network, Said
-from benchmarks.magika.splitting import split
-from benchmarks.magika.spoiling import spoil
+from benchmarks.magika.network import Network, Said
+from benchmarks.magika.sets import split, spoil
 from benchmarks.magika.table import COVERAGES, TEST
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.codes import positions_of

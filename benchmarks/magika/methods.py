@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from scipy.special import softmax
 
-from benchmarks.magika.said import Said
+from benchmarks.magika.network import Said
 from benchmarks.magika.table import COVERAGES
 from iknow import EpistemicClassifier, Nearest
 from iknow.core.arrays import Bools, Floats, Ints

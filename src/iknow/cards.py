@@ -100,7 +100,7 @@ def mark(assertion: Assertion) -> str:
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]], margin: str = "0") -> str:
     """Cells of markup under headings of text."""
     top = "".join(f'<th style="{CELL};{SOFT}">{text(title)}</th>' for title in headings)
-    cells = ("".join(f'<td style="{CELL}">{cell}</td>' for cell in row) for row in rows)
-    body = "".join(f"<tr>{row}</tr>" for row in cells)
+    cells = ["".join(f'<td style="{CELL}">{cell}</td>' for cell in row) for row in rows]
+    body = "".join(f"<tr>{row}</tr>" for row in [top, *cells] if row)
     style = f"border-collapse:collapse;border:none;font-size:inherit;color:inherit;margin:{margin}"
-    return f'<table style="{style}"><tr>{top}</tr>{body}</table>'
+    return f'<table style="{style}">{body}</table>'

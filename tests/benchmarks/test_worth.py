@@ -9,14 +9,21 @@ import pytest
 
 from benchmarks import leaves
 from benchmarks.magika import table as magika_table
-from benchmarks.magika.collecting import MOST, OTHER, File, Types, collect
+from benchmarks.magika.files import (
+    MOST,
+    OTHER,
+    File,
+    Types,
+    as_text,
+    collect,
+    keeps_promise,
+    promised_type,
+    type_by_extension,
+)
 from benchmarks.magika.measuring import FOREIGN, UNSEEN, measure
 from benchmarks.magika.methods import named_by_magika
-from benchmarks.magika.naming import promised_type, type_by_extension
-from benchmarks.magika.parsing import as_text, keeps_promise
-from benchmarks.magika.said import Said
-from benchmarks.magika.splitting import split
-from benchmarks.magika.spoiling import JOINED, PIECES, RANDOM, UTF16, spoil
+from benchmarks.magika.network import Said
+from benchmarks.magika.sets import JOINED, PIECES, RANDOM, UTF16, split, spoil
 from benchmarks.scoreboard import table
 from benchmarks.scoreboard.data import delta, shift_table, undelta
 from benchmarks.scoreboard.methods import ensemble

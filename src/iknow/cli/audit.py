@@ -134,9 +134,8 @@ def export(
     ):
         records = (
             _as_row(seq, record, inputs=inputs)
-            for seq, record in opened.records(0 if start is None else opened.before(start))
-            if (start is None or record.time >= start)
-            and (end is None or record.time < end)
+            for seq, record in opened.records(since=start or "")
+            if (end is None or record.time < end)
             and (model is None or getattr(record, "model", None) == model)  # labels name none
         )
         with writing(output, form) as write:

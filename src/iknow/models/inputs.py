@@ -134,6 +134,9 @@ def cut_batches(inputs: Any, size: int | None = None) -> list[Any]:
     n = count_samples(inputs)
     if n == 0:
         raise InputError("X holds no samples")
+    numbers = isinstance(inputs, np.ndarray) and inputs.dtype.kind in NUMERIC_KINDS
+    if size is None and numbers and n <= LARGEST_BATCH and inputs.nbytes <= BYTES_PER_BATCH // 2:
+        return [inputs[:]]  # most queries are few rows: nothing else is to be asked about them
     size = affordable_batch_size(inputs) if size is None else size
     size = as_whole(size, "batch_size", "be a whole number >= 1", 1)
     return [take_rows(inputs, slice(start, start + size)) for start in range(0, n, size)]

@@ -212,7 +212,7 @@ class JournalContract:
             assert [number for number, _ in journal.records()] == list(range(1, 11))
             assert [number for number, _ in journal.records(after=-5)] == list(range(1, 11))
             assert list(journal.events()) == [r for _, r in journal.records() if type(r) is Event]
-            assert journal.before("2000-01-01T00:00:00.000000Z") == 0
+            assert len(list(journal.records(since="2000"))) == 10
             assert journal.find("forged", 0) is None
             assert not journal.labelled("forged", 0)
         with open_journal(where, key=KEY, readonly=True) as journal:
@@ -420,7 +420,10 @@ class JournalContract:
                 found = verify(reader, told=lambda _: journal.prune() and journal.prune())
         assert found.problems == ()
 
-    def test_the_number_to_read_from_by_time(self, journal):
+    def test_records_are_read_by_time_and_kind(self, journal):
         journal.append([make_answer(i, seconds=i) for i in range(20)])
-        assert journal.before(make_answer(seconds=7).time) == 7
-        assert journal.before("2100-01-01T00:00:00.000000Z") == 20
+        since = make_answer(seconds=7).time
+        journal.append([Event(since, "x"), make_answer(seconds=3)])
+        assert [seq for seq, _ in journal.records(since=since)] == list(range(8, 22))
+        assert [seq for seq, _ in journal.records(kind="event", since=since)] == [21]
+        assert list(journal.records(since="2100-01-01T00:00:00.000000Z")) == []

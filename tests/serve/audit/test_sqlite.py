@@ -274,7 +274,7 @@ def test_a_journal_in_a_folder_that_cannot_be_written_can_be_read(where):
         ("CREATE VIEW notes AS SELECT 1", "view 'notes'"),
         ("ALTER TABLE iknow_audit_records ADD COLUMN note TEXT", "table 'iknow_audit_records'"),
         ("CREATE TRIGGER t AFTER INSERT ON iknow_audit_records BEGIN SELECT 1; END", "trigger 't'"),
-        ("DROP INDEX iknow_audit_by_time", "index 'iknow_audit_by_time'"),
+        ("DROP INDEX iknow_audit_events", "index 'iknow_audit_events'"),
         (
             "ALTER TABLE iknow_audit_records RENAME TO hidden; "
             "CREATE VIEW iknow_audit_records AS SELECT * FROM hidden WHERE seq > 0",

@@ -38,7 +38,6 @@ from iknow.core.text import shown
 from iknow.errors import AuditError, InputError
 from iknow.serve.audit.records import (
     LARGEST,
-    OVERHEAD,
     Answer,
     Chain,
     Event,
@@ -62,7 +61,6 @@ from iknow.serve.audit.tables import (
 
 SCHEMES = ("postgresql://", "postgres://")
 PRUNED = "pruned"
-PRUNE_STEP = 1000  # records to remove in one transaction, at most
 PRUNE_SHARE = 0.05  # of the largest size: what is freed at a time
 SMALLEST = 1 << 20  # bytes: the least size to ask for
 KEY, KEY_FILE = "IKNOW_AUDIT_KEY", "IKNOW_AUDIT_KEY_FILE"
@@ -198,24 +196,27 @@ class Journal(ABC):
 
         return self._read(find) if 0 <= place <= LARGEST else None
 
-    def pages(self, after: int | None = None, kind: str | None = None) -> Iterator[Page]:
-        """The rows that follow number `after`, or all, of one `kind` or all, and the state then.
+    def pages(self, after: int | None = None, kind: str = "", since: str = "") -> Iterator[Page]:
+        """The rows that follow number `after`, or all, and the state at the time of reading.
 
-        The last page is empty. Some rows may be no part of the chain: `JournalState.has` knows.
+        Of one `kind`, if any, and of no earlier time than `since`. The last page is empty. Some
+        rows may be no part of the chain: `JournalState.has` knows.
         """
         while True:
-            page = self._read(lambda tables: tables.page(after, kind))  # noqa: B023
+            page = self._read(lambda tables: tables.page(after, kind, since))  # noqa: B023
             yield page
             if not page.rows:
                 return
             after = page.rows[-1].seq
 
-    def records(self, after: int = 0, kind: str | None = None) -> Iterator[tuple[int, Record]]:
+    def records(
+        self, after: int = 0, kind: str = "", since: str = ""
+    ) -> Iterator[tuple[int, Record]]:
         """All records with their numbers, in order, from the one that follows number `after`.
 
-        Of one `kind` alone, if it is "answer", "label" or "event".
+        Only of one `kind`, if it is "answer", "label" or "event", and of the time `since` or later.
         """
-        for state, rows in self.pages(after, kind):
+        for state, rows in self.pages(after, kind, since):
             for row in rows:
                 if state.has(row.seq):
                     yield row.seq, decode(row.body, row.input)
@@ -223,17 +224,6 @@ class Journal(ABC):
     def events(self) -> Iterator[Event]:
         """All events, in order."""
         return (each for _, each in self.records(kind="event") if isinstance(each, Event))
-
-    def before(self, time: str) -> int:
-        """The number to read after, so that no record of this `time` or later is missed."""
-
-        def find(tables: Tables) -> int:
-            state = tables.state()
-            statement = f"SELECT min(seq) FROM {RECORDS} WHERE time >= ? AND seq > ? AND seq <= ?"
-            ((first,),) = tables.execute(statement, time, state.cut_seq, state.head_seq)
-            return state.head_seq if first is None else int(first) - 1
-
-        return self._read(find)
 
     def head(self) -> tuple[int, str]:
         """The number of records ever written, and the hash of the last, in hexadecimal."""
@@ -254,39 +244,25 @@ class Journal(ABC):
         return self.retention not in (None, Retention()) and self._change(self._prune)
 
     def _prune(self, tables: Tables) -> bool:
-        state = self._state_of(tables)
-        count, last, freed = self._count_old(tables, state)
-        if not count:
-            return False
-        cut = tables.hash_at(last) or b""
-        details = {"first": state.cut_seq + 1, "through": last, "hash": cut.hex()}
-        rows, after = extend(self.chain, state, [encode(Event(now(), PRUNED, "", details))])
-        tables.insert(rows)
-        tables.execute(f"DELETE FROM {RECORDS} WHERE seq <= ?", last)
-        left = max(after.size - freed, 0)
-        tables.save(after._replace(cut_seq=last, cut_hash=cut, size=left))
-        return count == PRUNE_STEP
-
-    def _count_old(self, tables: Tables, state: JournalState) -> tuple[int, int, int]:
-        """How many of the oldest records to remove, the last of them, and the bytes they take."""
         assert self.retention is not None
-        most, oldest_time = self.retention.max_bytes, self.retention.oldest_time()
-        excess = 0.0
+        state, most, excess = self._state_of(tables), self.retention.max_bytes, 0.0
         if most is not None and state.size > most:
             excess = state.size - (1 - PRUNE_SHARE) * most
-        count, last, freed, worth = 0, 0, 0, False
-        found = tables.execute(
-            f"SELECT seq, time, length(body) + coalesce(length(input), 0), "
-            f"CASE WHEN kind = 'event' THEN body END FROM {RECORDS} WHERE seq > ? "
-            f"ORDER BY seq LIMIT {PRUNE_STEP}",
-            state.cut_seq,
-        )
-        for seq, time, size, body in found:
-            if not (time < oldest_time or freed < excess):
-                break
-            count, last, freed = count + 1, seq, freed + size + OVERHEAD
-            worth = worth or body is None or getattr(decode(body), "what", "") != PRUNED
-        return (count, last, freed) if worth else (0, 0, 0)
+        oldest_time, rows = self.retention.oldest_time(), tables.page(state.cut_seq).rows
+        old, freed = 0, 0
+        while old < len(rows) and (rows[old].time < oldest_time or freed < excess):
+            freed += rows[old].size
+            old += 1
+        if all(_is_pruning(row) for row in rows[:old]):
+            return False
+        last = rows[old - 1]
+        details = {"first": state.cut_seq + 1, "through": last.seq, "hash": last.hash.hex()}
+        placed, after = extend(self.chain, state, [encode(Event(now(), PRUNED, "", details))])
+        tables.insert(placed)
+        tables.execute(f"DELETE FROM {RECORDS} WHERE seq <= ?", last.seq)
+        left = max(after.size - freed, 0)
+        tables.save(after._replace(cut_seq=last.seq, cut_hash=last.hash, size=left))
+        return old == len(rows)
 
     def check_key(self, state: JournalState) -> None:
         """Refuse a key other than that of the journal with this `state`."""
@@ -426,6 +402,10 @@ class Journal(ABC):
         if connection is not None:
             with suppress(*self.errors):
                 connection.close()
+
+
+def _is_pruning(row: Row) -> bool:
+    return row.kind == "event" and getattr(decode(row.body), "what", "") == PRUNED
 
 
 def open_journal(

@@ -41,7 +41,6 @@ STATE, RECORDS = "iknow_audit_state", "iknow_audit_records"
 TABLES = {STATE: get_type_hints(JournalState), RECORDS: get_type_hints(Row)}
 INDEXES = (
     f"CREATE INDEX iknow_audit_by_request ON {RECORDS} (request, place) WHERE request IS NOT NULL",
-    f"CREATE INDEX iknow_audit_by_time ON {RECORDS} (time)",
     f"CREATE INDEX iknow_audit_events ON {RECORDS} (kind, seq) WHERE kind = 'event'",
 )
 COLUMNS = ", ".join(Row._fields)
@@ -131,16 +130,19 @@ class Tables:
         statement = f"SELECT {COLUMNS} FROM {RECORDS} WHERE {condition} ORDER BY {order}"
         return [Row(*row) for row in self.execute(f"{statement} LIMIT {limit}", *parameters)]
 
-    def page(self, after: int | None, kind: str | None) -> Page:
-        """The rows of one kind, or of all, that follow a number, or all: as many as fit well into
-        memory.
+    def page(self, after: int | None, kind: str = "", since: str = "") -> Page:
+        """The rows that follow a number, or all, that are of a kind and not earlier than a time.
+
+        As many as fit well into memory.
         """
         state = self.state()
         n_records = max(state.head_seq - state.cut_seq, 1)
         limit = int(min(max(PAGE_BYTES * n_records // max(state.size, 1), 1), PAGE_ROWS))
-        follows = ("1 = 1",) if after is None else ("seq > ?", after)
-        one = "" if kind is None else f" AND kind = '{kind}'"  # as it is in the index
-        return Page(state, self.find(follows[0] + one, *follows[1:], limit=limit))
+        of_kind = f"kind = '{kind}'" if kind else "1 = 1"  # as it is in the index
+        asked = {"seq > ?": after, "time >= ?": since or None}
+        given = {each: value for each, value in asked.items() if value is not None}
+        rows = self.find(" AND ".join([of_kind, *given]), *given.values(), limit=limit)
+        return Page(state, rows)
 
     def hash_at(self, seq: int) -> bytes | None:
         found = self.execute(f"SELECT hash FROM {RECORDS} WHERE seq = ?", seq)

@@ -25,8 +25,9 @@ from iknow.core.arrays import Ints
 from iknow.errors import AuditError, IknowError
 from iknow.serve.audit.announced import complete, shorten
 from iknow.serve.audit.inputs import encode_inputs
-from iknow.serve.audit.journal import PRUNE_STEP, Journal, Retention
+from iknow.serve.audit.journal import Journal, Retention
 from iknow.serve.audit.records import Answer, Columns, Event, Record, Row, Subject, encode, now
+from iknow.serve.audit.tables import PAGE_ROWS
 from iknow.storage.changes import Logged
 
 MOST_BYTES = 1 << 27  # that wait
@@ -254,7 +255,7 @@ class AuditWriter:
         due = self._since_pruned >= PRUNE_RECORDS or monotonic() - self._pruned_at >= PRUNE_SECONDS
         if not (due or self._more):
             return
-        steps = 1 + 2 * self._since_pruned // PRUNE_STEP  # faster than records come
+        steps = 1 + 2 * self._since_pruned // PAGE_ROWS  # faster than records come
         try:
             self._more = all(self.journal.prune() for _ in range(steps))
         except Exception as error:

@@ -8,19 +8,46 @@ reads the first and the last 1,024 bytes of a file, without the whitespace at it
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-import onnx
-import onnxruntime
 from numpy.typing import NDArray
 
-from benchmarks.magika.collecting import Types
-from benchmarks.magika.naming import type_by_extension
-from benchmarks.magika.said import Said
+from benchmarks.magika.files import Types, type_by_extension
+from iknow.core.arrays import Floats32, Ints, Labels
+
+
+@dataclass(frozen=True, eq=False)
+class Said:
+    """Logits and last hidden layer of n files: (n, n_types) and (n, n_features)."""
+
+    logits: Floats32
+    hidden: Floats32
+
+    def __getitem__(self, rows: Any) -> Said:
+        return Said(self.logits[rows], self.hidden[rows])
+
+    def __len__(self) -> int:
+        return len(self.logits)
+
+    @property
+    def belief(self) -> Ints:
+        """The code of the believed type, of shape (n,)."""
+        found: Ints = self.logits.argmax(axis=1)
+        return found
+
+
+class Network(Protocol):
+    """A network that tells the types of files."""
+
+    config: dict[str, Any]  # in the words of magika's own
+    labels: Labels  # of its types, of shape (n_types,)
+
+    def ask(self, contents: list[bytes]) -> Said: ...
 
 
 class Magika:
@@ -38,6 +65,9 @@ class Magika:
     @cached_property
     def session(self) -> Any:
         """The graph with its last hidden layer and its logits as outputs, ready to run."""
+        import onnx  # what a network says can be judged without them
+        import onnxruntime
+
         graph = onnx.load(self.folder / "model.onnx")
         products = [node for node in graph.graph.node if node.op_type == "MatMul"]
         dense = products[-1]
