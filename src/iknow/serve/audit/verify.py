@@ -116,7 +116,7 @@ class Verifier:
         self.found = Verification(journal.name, journal.chain.is_keyed)
         self._journal, self._chain = journal, journal.chain
         self._noted = {head.seq: head.hash for head in heads}
-        self._seq, self._hash = -1, b""
+        self._seq, self._hash = 0, b""
         self._problems: list[tuple[int, str]] = []
         self._cut, self._vouched = (0, ""), False
         if len(self._noted) < len(set(heads)):
@@ -124,8 +124,8 @@ class Verifier:
 
     def walk(self) -> Iterator[list[tuple[int, Record]]]:
         """Check all rows; gives the records of each page, with their numbers."""
-        for state, rows in self._journal.pages():
-            if self._seq < 0:
+        for number, (state, rows) in enumerate(self._journal.pages()):
+            if number == 0:
                 self._journal.check_key(state)
                 self._enter(state)
                 self._meet_noted()
