@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from iknow.errors import InputError
-from iknow.tables import Roles, read_table, write_table
+from iknow.tables import Roles, read_table
 from iknow.tables.writing import writing
+from tests.tables.making import write_table
 
 WRITABLE = [".csv", ".npz", ".parquet"]
 FLOATS = np.array([0.1, -1e-300, np.nan, 1 / 3, np.inf])
