@@ -18,6 +18,7 @@ from reproduction.entries import (
     Experiment,
     group_outcomes,
     lists,
+    shares_of,
     table,
     tables,
 )
@@ -93,10 +94,8 @@ def _agreement(experiments: Sequence[Experiment]) -> Iterator[str]:
 
 
 def _shares(name: str, comparisons: Sequence[Comparison], resamples: Resamples) -> list[str]:
-    agreeing, counted = count_agreeing(comparisons)
-    shares = [_percent(n, counted) for n in (agreeing, _count_close(comparisons))]
     sure = show_interval(resamples.find_interval({each.key for each in comparisons}))
-    return [name, str(counted), str(agreeing), *shares, sure]
+    return [name, *shares_of(comparisons), sure]
 
 
 def _claims(experiments: Sequence[Experiment]) -> Iterator[str]:

@@ -103,16 +103,25 @@ def lists(comparisons: Sequence[Comparison]) -> Iterator[str]:
 
 def _texts(experiment: Experiment) -> dict[Key, str]:
     """The text of each cell; one that the paper does not have holds our value alone."""
-    texts = {key: _number(ours) for key, ours in experiment.measured.items()}
-    texts |= {each.key: _beside(each) for each in experiment.comparisons}
+    texts = {key: number(ours) for key, ours in experiment.measured.items()}
+    texts |= {each.key: beside(each) for each in experiment.comparisons}
     for each in compare(experiment.measured, code_hybrids=True):
         if each.key.method in CODE_HYBRIDS:
-            texts[each.key._replace(method=CODE_HYBRIDS[each.key.method])] = _beside(each)
+            texts[each.key._replace(method=CODE_HYBRIDS[each.key.method])] = beside(each)
     return texts
 
 
-def _beside(comparison: Comparison) -> str:
-    text = f"{comparison.published:.3f} → {_number(comparison.ours)}"
+def shares_of(comparisons: Sequence[Comparison]) -> list[str]:
+    """How many cells are counted and agree, the share, and that of those within 0.05."""
+    agreeing, counted = count_agreeing(comparisons)
+    close = sum(each.is_close for each in comparisons if each.counted)
+    shares = (f"{part / counted:.1%}" if counted else "–" for part in (agreeing, close))
+    return [str(counted), str(agreeing), *shares]
+
+
+def beside(comparison: Comparison) -> str:
+    """The published value, then ours, and whether they agree; in brackets if it does not count."""
+    text = f"{comparison.published:.3f} → {number(comparison.ours)}"
     if not comparison.counted:
         return f"({text})"
     return f"{text} {'✓' if comparison.agrees else '✗'}"
@@ -121,8 +130,9 @@ def _beside(comparison: Comparison) -> str:
 def _row(comparison: Comparison) -> list[str]:
     key = comparison.key
     place = [key.dataset, key.layers, NAMES[key.method], key.perturbation, HEADINGS[key.metric]]
-    return [*place, f"{comparison.published:.3f}", _number(comparison.ours)]
+    return [*place, f"{comparison.published:.3f}", number(comparison.ours)]
 
 
-def _number(ours: Measured) -> str:
+def number(ours: Measured) -> str:
+    """The mean and the standard deviation of our seeds."""
     return f"{ours.mean:.3f} ± {ours.deviation:.3f}" if ours.n_seeds else "–"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from iknow.errors import MissingExtraError
 from iknow.explain.assessment import Assessment
 from iknow.rules import Ball
 from reproduction.data.datasets import Dataset, load_dataset
-from reproduction.methods import METHODS, Chosen, Default, choose, find_known, tune_default
+from reproduction.methods import METHODS, Chosen, choose, find_known, tune_default
 from reproduction.noise import add_gaussian, add_uniform
 from reproduction.setups import Setup
 from reproduction.tables import METRICS
@@ -68,9 +69,12 @@ def run_seed(setup: Setup, seed: int, device: str = "cpu") -> Outcome:
             seed,
             device,
         )
-        classifier = _wrap_as_published(network, setup, data, device)
+        read = tuple(dict.fromkeys(chain.from_iterable(setup.layer_sets.values())))
+        # The radii are chosen later, for each set of layers; until then we need only the evidence.
+        classifier = _wrap(network, data, device, layers=read, rule=Ball(0.0))
         chosen = _choose(classifier, setup, data)
-        default = _wrap_by_default(network, chosen, data, device)
+        coverages = {name: each.coverage for name, each in chosen.items()}
+        default = tune_default(_wrap(network, data, device), data.X_val, coverages)
         n_neighbors = max(each.k for each in chosen.values())
         cells: list[Cell] = []
         accuracy: dict[str, float] = {}
@@ -91,22 +95,6 @@ def run_seed(setup: Setup, seed: int, device: str = "cpu") -> Outcome:
             },
         }
     return Outcome(setup.name, seed, cells, facts)
-
-
-def _wrap_as_published(
-    network: Any, setup: Setup, data: Dataset, device: str
-) -> EpistemicClassifier:
-    layers = tuple(dict.fromkeys(layer for each in setup.layer_sets.values() for layer in each))
-    # The radii are chosen later, for each set of layers; until then we need only the evidence.
-    options = {"layers": layers, "rule": Ball(0.0)}
-    return _wrap(network, data, device, **options)
-
-
-def _wrap_by_default(
-    network: Any, chosen: Mapping[str, Chosen], data: Dataset, device: str
-) -> Default:
-    coverages = {layers: each.coverage for layers, each in chosen.items()}
-    return tune_default(_wrap(network, data, device), data.X_val, coverages)
 
 
 def _wrap(network: Any, data: Dataset, device: str, **options: Any) -> EpistemicClassifier:

@@ -26,9 +26,9 @@ interface UnknownRow {
 }
 
 interface LiveStatus {
-  now: number; since: number; layers: string[]; total: Totals; lately: Totals;
+  now: number; layers: string[]; total: Totals; lately: Totals;
   rate: { rows: number; requests: number };
-  latency: { p50: number | null; p95: number | null; p99: number | null; requests: number };
+  latency: { p50: number | null; p95: number | null; p99: number | null };
   series: TimeSeries[];
   levels: { n: number; counts: number[]; reference: number[] | null; threshold: number | null } | null;
   by_class: { n: number; rows: (Counts & { label: string | null })[]; more: number };

@@ -26,8 +26,7 @@ from iknow.cli.app import app
 from iknow.selection.guarantee import samples_needed
 from iknow.selection.validation import SHARE_TO_CHOOSE
 from production import PRODUCTION
-from reproduction.agreement import count_agreeing
-from reproduction.entries import Experiment, group_outcomes
+from reproduction.entries import Experiment, group_outcomes, shares_of
 from reproduction.markdown import table_lines
 from reproduction.results import read_csv
 from reproduction.uncertainty import HOW, resample_seeds, show_interval
@@ -227,11 +226,8 @@ def _quantities(title: str) -> str:
 
 def _shares(experiments: Sequence[Experiment]) -> list[str]:
     comparisons = [each for experiment in experiments for each in experiment.comparisons]
-    agreeing, counted = count_agreeing(comparisons)
-    close = sum(each.is_close for each in comparisons if each.counted)
-    shares = [f"{100 * part / counted:.1f}%" for part in (agreeing, close)]
     resamples = resample_seeds((each.setup.published, each.outcomes) for each in experiments)
-    return [str(counted), str(agreeing), *shares, show_interval(resamples.find_interval())]
+    return [*shares_of(comparisons), show_interval(resamples.find_interval())]
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], n_words: int) -> str:

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from iknow.storage.files import write_bytes
-from reproduction.agreement import Comparison, Measured, count_agreeing
-from reproduction.entries import table
+from reproduction.agreement import Comparison, Measured
+from reproduction.entries import beside, number, shares_of, table
 from reproduction.notebooks.printed import METRICS, STRETCHES, compare_printed, key_of, measure_all
 from reproduction.notebooks.settings import NOTEBOOKS, Notebook, Trial
 from reproduction.protocol import Outcome
@@ -167,17 +167,10 @@ def _agreement(comparisons: Sequence[Comparison]) -> Iterator[str]:
     }
     for each in comparisons:
         groups[each.key.dataset.split()[0], each.key.method.split()[0]].append(each)
-    rows = [[name, KINDS[kind], *_shares(some)] for (name, kind), some in groups.items() if some]
-    rows.append(["**all**", "", *_shares(comparisons)])
+    rows = [[name, KINDS[kind], *shares_of(some)] for (name, kind), some in groups.items() if some]
+    rows.append(["**all**", "", *shares_of(comparisons)])
     headings = ["notebook", "", "counted", "agree", "share", "within 0.05 alone"]
     yield from table(headings, rows, n_words=2)
-
-
-def _shares(comparisons: Sequence[Comparison]) -> list[str]:
-    agreeing, counted = count_agreeing(comparisons)
-    close = sum(each.is_close for each in comparisons if each.counted)
-    shares = [f"{part / counted:.1%}" if counted else "–" for part in (agreeing, close)]
-    return [str(counted), str(agreeing), *shares]
 
 
 def _tables(
@@ -241,13 +234,6 @@ def _planes(measured: Mapping[Key, Measured], compared: Mapping[Key, Comparison]
 
 def _text(key: Key, measured: Mapping[Key, Measured], compared: Mapping[Key, Comparison]) -> str:
     """The printed figure, then ours; ours alone where the notebook has none."""
-    if key not in measured or not measured[key].n_seeds:
-        return f"({compared[key].published:.3f} → –)" if key in compared else "–"
-    ours = f"{measured[key].mean:.3f} ± {measured[key].deviation:.3f}"
-    if key not in compared:
-        return ours
-    comparison = compared[key]
-    text = f"{comparison.published:.3f} → {ours}"
-    if not comparison.counted:
-        return f"({text})"
-    return f"{text} {'✓' if comparison.agrees else '✗'}"
+    if key in compared:
+        return beside(compared[key])
+    return number(measured[key]) if key in measured else "–"

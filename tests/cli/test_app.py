@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 from iknow import EpistemicClassifier
 from iknow.cli.app import app
 from iknow.cli.report import renderer_by_name
-from iknow.tables import write_table
 from iknow.version import __version__
+from tests.tables.making import write_table
 
 
 def read_manifest_of(path):

@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from typer.testing import CliRunner
 
 from iknow.cli.app import app
-from iknow.tables import write_table
+from tests.tables.making import write_table
 
 FILES = ("model.joblib", "train.npz", "val.npz", "test.npz")
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from iknow import EpistemicClassifier
 from iknow.cli.app import app
 from iknow.cli.errors import BUG, describe
-from iknow.tables import write_table
+from tests.tables.making import write_table
 
 MAIN = "from iknow.cli.app import app; app()"
 ASSESS = ["assess", "b.iknow", "test.npz", "--model", "model.joblib"]

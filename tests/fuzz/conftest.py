@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from iknow import EpistemicClassifier
 from iknow.cli.app import app
-from iknow.tables import write_table
+from tests.tables.making import write_table
 
 EVIL_TEXT = (
     "[/red]", "[bold", "\x1b[31mred\x1b[0m", "\u202egpj.exe", "=1+1", "-", "", " ", "a\nb", "\x07",

@@ -68,21 +68,6 @@ def test_anything_else_is_refused_with_what_to_do(inputs, kind):
     )
 
 
-@pytest.mark.parametrize(
-    ("scores", "shape"),
-    [(SCORES[:, 0], r"\(3,\)"), (SCORES[:, :1], r"\(3, 1\)"), (SCORES[None], r"\(1, 3, 2\)")],
-    ids=["one dimension", "one column", "three dimensions"],
-)
-def test_scores_need_a_column_for_each_class(scores, shape):
-    with pytest.raises(InputError, match=f"at least two classes; got {shape}"):
-        PrecomputedModel().prepare((scores, {"hidden": HIDDEN}))
-
-
-def test_a_layer_of_another_length_is_refused_by_name():
-    with pytest.raises(LayerError, match=r"layer 'hidden' .* length 3; got shape \(2, 4\)"):
-        PrecomputedModel().prepare((SCORES, {"hidden": HIDDEN[:2]}))
-
-
 def test_only_layers_that_were_given_can_be_read():
     with pytest.raises(LayerError) as caught:
         observe((SCORES, {"hidden": HIDDEN, "logits": LOGITS}), ("hidden", "relu"))

@@ -73,12 +73,6 @@ def test_hidden_layers_and_logits_are_those_of_the_forward_pass(activation, n_cl
         np.testing.assert_allclose(expit(found["logits"]), own[3], rtol=1e-5)
     else:
         np.testing.assert_allclose(softmax(found["logits"], axis=1), own[3], rtol=1e-5)
-
-
-@pytest.mark.parametrize("n_classes", [2, 4])
-def test_a_network_scores_with_its_probabilities_and_believes_its_prediction(n_classes):
-    few = n_classes > Y
-    mlp = fit(network(), X[few], Y[few])
     observation = observe(mlp, X[few])
     np.testing.assert_array_equal(observation.scores, mlp.predict_proba(X[few]))
     np.testing.assert_array_equal(observation.belief, mlp.predict(X[few]))
@@ -97,56 +91,49 @@ def test_a_network_has_no_output_layer_but_logits():
 # Other classifiers
 
 
-@pytest.mark.parametrize(
-    "estimator", [LogisticRegression(), LinearSVC(), SVC()], ids=lambda e: type(e).__name__
-)
-def test_the_output_is_the_decision_function_where_there_is_one(estimator):
-    fitted = fit(estimator)
-    found = observe(fitted, X, ("output",)).activations["output"]
-    np.testing.assert_array_equal(found, fitted.decision_function(X).astype(np.float32))
+def probabilities(fitted, inputs):
+    return fitted.predict_proba(inputs)
+
+
+def decisions(fitted, inputs):
+    return fitted.decision_function(inputs)
+
+
+def both_signs(fitted, inputs):
+    return np.column_stack([-decisions(fitted, inputs), decisions(fitted, inputs)])
+
+
+def votes(fitted, inputs):
+    return np.eye(len(fitted.classes_))[fitted.predict(inputs)]
 
 
 @pytest.mark.parametrize(
-    "estimator",
-    [RandomForestClassifier(5, random_state=0), GaussianNB()],
-    ids=lambda e: type(e).__name__,
+    ("estimator", "n_classes", "scores", "output"),
+    [
+        (LogisticRegression(), 4, probabilities, decisions),
+        (RandomForestClassifier(5, random_state=0), 4, probabilities, probabilities),
+        (GaussianNB(), 4, probabilities, probabilities),
+        (SVC(), 4, decisions, decisions),
+        (LinearSVC(), 4, decisions, decisions),
+        (LinearSVC(), 2, both_signs, decisions),
+        # Decisions about pairs of classes do not pass for scores.
+        (SVC(decision_function_shape="ovo"), 4, votes, decisions),
+        (VotingClassifier([("nb", GaussianNB()), ("svc", LinearSVC())]), 4, votes, None),
+    ],
+    ids=lambda given: getattr(given, "__name__", type(given).__name__),
 )
-def test_the_output_is_the_probabilities_elsewhere(estimator):
-    fitted = fit(estimator)
-    observation = observe(fitted, X, ("output",))
-    np.testing.assert_array_equal(
-        observation.activations["output"], fitted.predict_proba(X).astype(np.float32)
-    )
-    np.testing.assert_array_equal(observation.scores, fitted.predict_proba(X))
-
-
-def test_without_probabilities_the_decision_function_scores():
-    svc = fit(LinearSVC())
-    np.testing.assert_array_equal(observe(svc).scores, svc.decision_function(X))
-
-
-def test_a_decision_between_two_classes_scores_both():
-    few = Y < 2
-    svc = fit(LinearSVC(), X[few], Y[few])
-    observation = observe(svc, X[few], ("output",))
-    decision = svc.decision_function(X[few])
-    np.testing.assert_array_equal(observation.scores, np.column_stack([-decision, decision]))
-    np.testing.assert_array_equal(observation.scores.argmax(axis=1), svc.predict(X[few]))
-    assert observation.activations["output"].shape == (few.sum(), 1)
-
-
-def test_without_any_scores_the_prediction_counts_as_one():
-    voting = fit(VotingClassifier([("nb", GaussianNB()), ("svc", LinearSVC())], voting="hard"))
-    observation = observe(voting)
-    np.testing.assert_array_equal(observation.scores, np.eye(4)[voting.predict(X)])
-
-
-def test_decisions_about_pairs_of_classes_do_not_pass_for_scores():
-    svc = fit(SVC(decision_function_shape="ovo"))
-    assert svc.decision_function(X).shape == (len(X), 6)
-    observation = observe(svc, X, ("output",))
-    np.testing.assert_array_equal(observation.scores, np.eye(4)[svc.predict(X)])
-    assert observation.activations["output"].shape == (len(X), 6)
+def test_scores_are_probabilities_or_decisions_or_votes_and_the_output_decisions_first(
+    estimator, n_classes, scores, output
+):
+    few = n_classes > Y
+    fitted = fit(estimator, X[few], Y[few])
+    found = observe(fitted, X[few], () if output is None else ("output",))
+    np.testing.assert_array_equal(found.scores, scores(fitted, X[few]))
+    np.testing.assert_array_equal(found.belief, fitted.predict(X[few]))
+    if output is not None:
+        expected = output(fitted, X[few]).reshape(few.sum(), -1).astype(np.float32)
+        np.testing.assert_array_equal(found.activations["output"], expected)
+        assert expected.shape[1] == {both_signs: 1, votes: 6}.get(scores, 4)
 
 
 def test_the_belief_is_the_prediction_where_the_highest_score_is_another():
@@ -231,30 +218,20 @@ def test_a_step_named_output_before_a_network_is_that_step():
         FrozenEstimator,
         lambda fitted: FrozenEstimator(FrozenEstimator(fitted)),
         lambda fitted: Pipeline([*fitted.steps[:-1], ("f", FrozenEstimator(fitted.steps[-1][1]))]),
+        lambda fitted: fit(GridSearchCV(fitted, {"final__alpha": [1e-4, 10.0]}, cv=2)),
     ],
-    ids=["frozen", "frozen twice", "frozen at the end of a pipeline"],
+    ids=["frozen", "frozen twice", "frozen at the end of a pipeline", "search"],
 )
-def test_a_frozen_estimator_is_looked_into(wrap):
-    layers = ("input", "scale", "hidden2", "logits")
+def test_a_wrapper_is_looked_into(wrap):
+    layers = ("input", "scale", "hidden1", "hidden2", "logits")
     fitted = fit(pipeline(network()))
-    bare = observe(fitted, X, layers)
-    frozen = observe(wrap(fitted), X, layers)
-    np.testing.assert_array_equal(frozen.scores, bare.scores)
+    wrapper = wrap(fitted)
+    bare = observe(getattr(wrapper, "best_estimator_", fitted), X, layers)
+    found = observe(wrapper, X, layers)
+    np.testing.assert_array_equal(found.belief, wrapper.predict(X))
+    np.testing.assert_array_equal(found.scores, bare.scores)
     for layer in layers:
-        np.testing.assert_array_equal(frozen.activations[layer], bare.activations[layer])
-
-
-def test_a_search_is_looked_into_at_its_best_estimator():
-    search = GridSearchCV(pipeline(network()), {"final__alpha": [1e-4, 10.0]}, cv=2)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        search.fit(X, Y)
-    layers = ("scale", "hidden1", "logits")
-    found = observe(search, X, layers)
-    best = observe(search.best_estimator_, X, layers)
-    np.testing.assert_array_equal(found.belief, search.predict(X))
-    for layer in layers:
-        np.testing.assert_array_equal(found.activations[layer], best.activations[layer])
+        np.testing.assert_array_equal(found.activations[layer], bare.activations[layer])
 
 
 @pytest.mark.parametrize(

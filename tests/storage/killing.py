@@ -73,7 +73,7 @@ def main(path, turns):
             break
         acknowledged = kill_a_writer(path, last + 1, chance, took)
         found = read_bundle(path, verify="now")
-        folded = fold_changes(found, found.changes)
+        folded = fold_changes(found)
         last = len(folded.log) - 1
         assert last in (acknowledged, acknowledged + 1), (last, acknowledged)
         assert set(folded.rows.tolist()) == rows_after(last)

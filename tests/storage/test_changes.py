@@ -15,6 +15,7 @@ from iknow.storage.archive import SECTOR, START
 from iknow.storage.bundle import Bundle, append_changes, compact_bundle, read_bundle, write_bundle
 from iknow.storage.changes import (
     Change,
+    Folding,
     check_change,
     check_said,
     decode_change,
@@ -41,7 +42,7 @@ def path(tmp_path):
 
 def state_of(bundle):
     """All that a bundle holds by now, as values to compare."""
-    folded = fold_changes(bundle, bundle.changes)
+    folded = fold_changes(bundle)
     points = {name: values.tobytes() for name, values in folded.activations.items()}
     log = [(each.what, each.ids.tolist()) for each in folded.log]
     return folded.rows.tolist(), folded.labels.tolist(), points, folded.classes.tolist(), log
@@ -182,7 +183,7 @@ def test_any_mutation_of_a_payload_is_refused_or_a_sound_change(path, n):
             place = chance.randrange(len(changed))
             changed[place] = chance.choice([0, 255, 127, chance.randrange(256)])
         try:
-            folded = fold_changes(bundle, [decode_change(bytes(changed))])
+            folded = Folding(bundle, [decode_change(bytes(changed))]).fold()
         except BundleError:
             continue
         assert len(folded.rows) == len(bundle.rows) + 2

@@ -45,7 +45,7 @@ def test_every_acknowledged_change_survives_any_kill(path):
     assert counts["torn"] > 5  # killed while it appended
     assert counts["temporary"] > 5  # and while it compacted
     found = read_bundle(path)
-    assert_as_rebuilt(path, fold_changes(found, found.changes), make_outputs(40, seed=9)[0])
+    assert_as_rebuilt(path, fold_changes(found), make_outputs(40, seed=9)[0])
     compact_bundle(path)
     assert list(path.parent.iterdir()) == [path]  # what killed compactions left is gone
     assert_as_rebuilt(path, read_bundle(path), make_outputs(40, seed=9)[0])
@@ -81,7 +81,7 @@ def test_a_reader_assesses_all_the_time_beside_a_writer_and_compactions(path):
         before = old.assess(X).reason.tolist()
         while time.monotonic() < until:
             bundle = read_bundle(path, copied_up_to=random.Random(len(seen)).choice([0, None]))
-            folded = fold_changes(bundle, bundle.changes)
+            folded = fold_changes(bundle)
             assert set(folded.rows.tolist()) == rows_after(len(folded.log) - 1)
             bundle.check()
             seen.append(len(folded.log))
@@ -112,7 +112,7 @@ def test_two_processes_at_once_lose_nothing(path):
         children.append(child)
     assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
     found = read_bundle(path, verify="now")
-    rows = set(fold_changes(found, found.changes).rows.tolist())
+    rows = set(fold_changes(found).rows.tolist())
     assert rows == {*range(60), *(10_000 * (who + 1) + i for who in range(3) for i in range(40))}
 
 

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from iknow.errors import InputError
-from iknow.tables import read_table, write_table
+from iknow.tables import read_table
+from tests.tables.making import write_table
 
 
 @pytest.fixture

@@ -13,8 +13,9 @@ import pytest
 
 import iknow.tables
 from iknow.errors import InputError, MissingExtraError
-from iknow.tables import read_table, write_table
+from iknow.tables import read_table
 from iknow.tables.columns import open_arrow, open_parquet
+from tests.tables.making import write_table
 
 
 @pytest.fixture

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from iknow.errors import InputError
-from iknow.tables import Roles, read_table, write_table
+from iknow.tables import Roles, read_table
 from iknow.tables.writing import writing
+from tests.tables.making import write_table
 
 WRITABLE = [".csv", ".npz", ".parquet"]
 FLOATS = np.array([0.1, -1e-300, np.nan, 1 / 3, np.inf])
@@ -57,6 +58,18 @@ def test_ids_of_a_file_that_is_read_in_parts_are_those_of_every_part(tmp_path, m
     table = read_table(tmp_path / f"t.{ending}", roles=Roles(id="n"))
     assert table.features.shape == (5, 1)
     assert table.ids.to_pylist() == ids
+
+
+def test_a_column_may_begin_with_nothing_or_with_whole_numbers(tmp_path, monkeypatch):
+    monkeypatch.setattr("iknow.tables.columns.JSON_PART", 1)
+    lines = ['{"a": 1, "t": null, "n": 7}', '{"a": 1.5, "t": "x", "n": 8.5}']
+    (tmp_path / "t.jsonl").write_text("\n".join(lines))
+    table = read_table(tmp_path / "t.jsonl", roles=Roles(id="n"), mixed=True)
+    assert table.features["a"].tolist() == [1, 1.5]
+    assert table.features["t"].tolist()[1:] == ["x"]
+    assert table.ids.to_pylist() == [7, 8.5]
+    with pytest.raises(InputError, match=r"column 't' of .* must hold numbers"):
+        read_table(tmp_path / "t.jsonl")
 
 
 def test_endings_may_be_in_capitals_and_paths_text(tmp_path):

@@ -7,6 +7,7 @@ same label may come in several types.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ def positions_of(labels: Labels, classes: Labels) -> Ints:
     return found[inverse]
 
 
-def for_json(labels: Labels) -> list[Any]:
+def for_json(labels: Iterable[Any]) -> list[Any]:
     """Labels of shape (n,) as JSON values: text, finite numbers, flags, None; all else as `str`."""
 
     def plain(label: Any) -> Any:

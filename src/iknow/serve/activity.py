@@ -154,7 +154,7 @@ class Activity:
         layers: Names of the layers.
         reference: Levels of reference samples, of shape (n_reference,), to show beside those seen.
         threshold: The level from which on an answer is IK.
-        clock: Seconds since 1970 that never run backward.
+        clock: Seconds since 1970.
     """
 
     def __init__(
@@ -164,10 +164,10 @@ class Activity:
         *,
         reference: Floats | None = None,
         threshold: float | None = None,
-        clock: Callable[[], float] | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        self._clock = steady_clock() if clock is None else clock
-        self._since = self._clock()
+        self._clock = clock
+        self._since = clock()
         self._layers = [name(layer) for layer in layers]
         self._lock = Lock()
         self._total = np.zeros(N_COLUMNS, dtype=np.int64)
@@ -209,16 +209,11 @@ class Activity:
         latency = quantiles(lately.sum(axis=0)[None], 50, 95, 99)
         return {
             "now": now,
-            "since": self._since,
             "layers": self._layers,
             "total": totals(total),
             "lately": {**said, "seconds": LATELY},
             "rate": {each: last[each] / passed for each in ("rows", "requests")},
-            "latency": {
-                **{percent: column[0] for percent, column in latency.items()},
-                "requests": said["requests"],
-                "seconds": LATELY,
-            },
+            "latency": {percent: column[0] for percent, column in latency.items()},
             "series": [as_series(*each) for each in series],
             **recent,
             "unknown": unknown,
@@ -278,9 +273,3 @@ def quantiles(counts: Counts, *percents: int) -> dict[str, list[float | None]]:
         column[total == 0] = None
         found[f"p{percent}"] = column.tolist()
     return found
-
-
-def steady_clock() -> Callable[[], float]:
-    """A clock that counts seconds since 1970 and never runs backward, unlike the machine's own."""
-    offset = time.time() - time.monotonic()
-    return lambda: offset + time.monotonic()

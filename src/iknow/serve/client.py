@@ -15,11 +15,11 @@ only, unless the caller says otherwise.
 from __future__ import annotations
 
 import ipaddress
-import json
 import os
 import re
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 from urllib.parse import quote, urlencode, urlsplit
@@ -66,6 +66,9 @@ class ServedAnswer:
 class ServedAnswers(Sequence[ServedAnswer]):
     """What was said about n samples, in their order: columns, and a `ServedAnswer` by position.
 
+    Args:
+        reply: What the service said.
+
     Attributes:
         model: What answered.
         version: Its version.
@@ -78,6 +81,14 @@ class ServedAnswers(Sequence[ServedAnswer]):
         exemplars: Of length n, if asked for: by layer, the training row of the believed class that
             is nearest, -1 for none.
         evidence: Of length n, if asked for: by layer, the distances for and against.
+
+    Examples:
+        >>> said = schema.RowAnswer(7, "IDK", "EXTRAPOLATION", 0.01)
+        >>> answers = ServedAnswers(schema.AssessReply("digits", "1", "", "r1", (said,)))
+        >>> answers
+        ServedAnswers of digits 1: IK 0, IMK 0, IDK 1
+        >>> answers[0].belief, answers.level
+        (7, array([0.01]))
     """
 
     def __init__(self, reply: schema.AssessReply) -> None:
@@ -433,12 +444,9 @@ class Client:
 
     def _why(self, reply: httpx2.Response) -> str:
         """The sentence of the service, or what else stands in the response of a proxy."""
-        try:
-            said = json.loads(reply.content)
-        except (ValueError, RecursionError):
-            said = None
-        if isinstance(said, dict) and isinstance(said.get("error"), str):
-            return f"{reply.status_code}: {shorten(visible(said['error']), LONGEST_REASON)}"
+        with suppress(msgspec.MsgspecError, ValueError, RecursionError):
+            said = msgspec.json.decode(reply.content, type=schema.Failure).error
+            return f"{reply.status_code}: {shorten(visible(said), LONGEST_REASON)}"
         text = visible(reply.content[:200].decode("utf-8", "replace").strip())
         answered = f"{self.url} answered with status {reply.status_code}"
         return f"{answered}: {text}" if text else answered
@@ -466,24 +474,20 @@ def parse_url(url: str) -> tuple[str, str]:
     Examples:
         >>> parse_url("https://knows.example/grid/")
         ('https://knows.example/grid', 'knows.example')
-
-    Raises:
-        InputError: It is no http or https URL, or has parts that no service has.
     """
-    expected = "the URL of a service looks like http://127.0.0.1:8000"
-    if not isinstance(url, str):
-        raise InputError(f"{expected}; got {shown(url)}")
     try:
         parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
-    except ValueError as error:
-        raise InputError(f"{expected}; got {shown(url)}: {error}") from error
-    if "@" in parts.netloc:  # never quoted: it holds a password
-        raise InputError(f"{expected}, without a user or a password: give token= instead")
-    if parts.scheme not in ("http", "https") or not host or PRINTABLE.fullmatch(url) is None:
-        raise InputError(f"{expected}; got {shown(url)}")
-    if parts.query or parts.fragment:
-        raise InputError(f"{expected}, without anything after ? or #; got {shown(url)}")
+        host, _ = parts.hostname or "", parts.port
+        is_plain = "@" not in parts.netloc and not parts.query and not parts.fragment
+        fits = is_plain and host and parts.scheme in ("http", "https") and PRINTABLE.fullmatch(url)
+    except (TypeError, AttributeError, ValueError):
+        fits = None
+    if not fits:
+        got = "something with @: give token=" if "@" in str(url) else shown(url)  # a password
+        raise InputError(
+            "the URL of a service looks like http://127.0.0.1:8000, without anything after ? or #; "
+            f"got {got}"
+        )
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}", host
 
 

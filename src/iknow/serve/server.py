@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import signal
 import socket
 import threading
@@ -68,13 +69,12 @@ class GuardedProtocol(HttpToolsProtocol):
     Each byte of a body earns one for the line of its chunk, but no more than the limit in all.
     """
 
-    _waiting: asyncio.TimerHandle | None = None
-    _stalled: asyncio.TimerHandle | None = None
     _n_head = _n_fields = 0
     _in_head = _refused = False
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        self._timers: dict[str, asyncio.TimerHandle] = {}
         self._wait()
 
     def data_received(self, data: bytes) -> None:
@@ -102,7 +102,7 @@ class GuardedProtocol(HttpToolsProtocol):
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        self._stop_waiting()
+        self._time("head")
         self._in_head = False
         if not self._refused:
             super().on_headers_complete()
@@ -114,7 +114,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._n_head = 0
-        self._stop_waiting()
+        self._time("head")
         if not self._refused:
             super().on_message_complete()
 
@@ -125,34 +125,41 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._watch_reader(self.transport.get_write_buffer_size())
+        self._await_reader()
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        if self._stalled is not None:
-            self._stalled.cancel()
-            self._stalled = None
+        self._time("reader")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_waiting()
-        if self._stalled is not None:
-            self._stalled.cancel()
+        self._time("head")
+        self._time("reader")
         super().connection_lost(exc)
 
-    def _watch_reader(self, unread: int) -> None:
-        """Close the connection if its client reads nothing for too long."""
+    def _await_reader(self, unread: float = math.inf) -> None:
+        """Close the connection if its client has read nothing since `unread` bytes were left."""
         left = self.transport.get_write_buffer_size()
-        if self._stalled is not None and left >= unread:
+        if left < unread:
+            self._time("reader", READ_SECONDS, self._await_reader, left)
+        else:
             self.transport.abort()
-            return
-        self._stalled = self.loop.call_later(READ_SECONDS, self._watch_reader, left)
+
+    def _wait(self) -> None:
+        """Close the connection if the head of a request does not come."""
+        self._time("head", HEAD_SECONDS, self.timeout_keep_alive_handler)
+
+    def _time(self, what: str, seconds: float = 0, *call: Any) -> None:
+        """Call something later, unless it is timed anew before, or not any more."""
+        if (timer := self._timers.pop(what, None)) is not None:
+            timer.cancel()
+        if call:
+            self._timers[what] = self.loop.call_later(seconds, *call)
 
     def _refuse(self) -> None:
         """Answer 431 and close, unless an answer to an earlier request is under way."""
         if self._refused:
             return
         self._refused = True
-        log.debug("a request was refused, as its head was too large")
         if self._in_head:
             unanswered = self.cycle is None or self.cycle.response_complete
         else:
@@ -166,15 +173,6 @@ class GuardedProtocol(HttpToolsProtocol):
             if self.cycle is not None:
                 self.cycle.disconnected = True  # what the application says is not sent any more
         self.transport.close()
-
-    def _wait(self) -> None:
-        self._stop_waiting()
-        self._waiting = self.loop.call_later(HEAD_SECONDS, self.timeout_keep_alive_handler)
-
-    def _stop_waiting(self) -> None:
-        if self._waiting is not None:
-            self._waiting.cancel()
-            self._waiting = None
 
 
 class Runner(Server):

@@ -28,8 +28,8 @@ import logging
 import os
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -72,7 +72,6 @@ from iknow.version import __version__
 log = logging.getLogger("iknow.serve")
 KEEP_EVERY = 1.0
 """Seconds between two writings of the alarms' state: what a killed process forgets."""
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 Announce = Callable[[str, Sequence[Logged]], None]
 """Takes the sha256 that the bundle will have, and the changes; an AuditError prevents them."""
 
@@ -146,7 +145,7 @@ class Service:
         start = time.perf_counter()
         if self.stopping:
             raise Refusal(503, "the service is stopping: ask another one", 5)
-        try:
+        with refusing("given"):
             async with asyncio.timeout(self.settings.timeout):
                 shaped = shape_rows(model.classifier, rows)
                 if self.audit is None:
@@ -154,19 +153,6 @@ class Service:
                 else:  # which holds the exemplars too
                     answers = await model.batcher.submit(shaped, wanted._replace(exemplars=True))
                     await self.audit.record(model, call, shaped.values, answers)
-        except TimeoutError as error:
-            problem = f"no answer within {self.settings.timeout:g} s: send fewer rows"
-            raise Refusal(504, problem, 5) from error
-        except BundleError as error:
-            log.error("the bundle of %s: %s", model.title, error)
-            raise Refusal(503, f"the bundle of {model.title} was changed on disk", 30) from error
-        except AuditError as error:
-            log.error("the audit: %s", error)
-            raise Refusal(503, "the answer could not be recorded, so it is not given", 5) from error
-        except Refusal:
-            raise
-        except IknowError as error:  # the rows do not fit, and the message says why
-            raise Refusal(422, str(error)) from error
         model.watcher.put(answers, call.request, time.perf_counter() - start, call.watch)
         return answers
 
@@ -192,15 +178,12 @@ class Service:
             for sha256 in each.watcher.bundles
         }
         async with self._learning:  # a label that comes twice at once counts once
-            try:
+            with refusing("counted"):
                 told, records, right = await asyncio.to_thread(
                     _compare, self.audit.journal, labels, call, served
                 )
                 if records:
                     await self.audit.write(records)
-            except AuditError as error:
-                problem = "the labels could not be recorded: send them again"
-                raise Refusal(503, problem, 5) from error
             for key, outcomes in right.items():
                 await asyncio.to_thread(served[key].learn, np.array(outcomes, dtype=bool))
         return told
@@ -413,7 +396,7 @@ def change_served(
     if asked.after not in (None, served.sha256):
         raise Refusal(409, f"{served.title} is {served.sha256} by now: look again, then decide")
     changed, why = copy.copy(served.classifier), asked.why
-    try:
+    with refusing("made"):
         if asked.remove:
             changed.memory.remove(asked.remove, who, why)
         if asked.relabel:
@@ -426,22 +409,35 @@ def change_served(
         changed.warm_up()  # now, as later nothing may fail any more
         made = changed.memory.log[len(served.classifier.memory.log) :]
         changed.plan_ = commit_changes(changed.plan_, None, lambda sha256: announce(sha256, made))
+    return replace(served, classifier=changed)
+
+
+@contextmanager
+def refusing(done: str) -> Iterator[None]:
+    """Errors as a `Refusal` that tells the caller what to do; done: what is not."""
+    try:
+        yield
+    except Refusal:
+        raise
+    except TimeoutError as error:
+        raise Refusal(504, "there was no answer in time: send fewer rows", 5) from error
     except AuditError as error:
-        raise Refusal(503, "the change could not be recorded, so it is not made", 5) from error
+        log.error("the audit: %s", error)
+        raise Refusal(503, f"it could not be recorded, so it is not {done}", 5) from error
     except ConflictError as error:
         problem = "the bundle was changed on disk meanwhile: POST /v1/reload, then try again"
         raise Refusal(409, problem) from error
     except BundleError as error:
-        raise Refusal(503, f"the bundle of {served.title} cannot be changed: {error}") from error
+        log.error("a bundle: %s", error)
+        problem = "the bundle was changed or damaged on disk: the service's log has the details"
+        raise Refusal(503, problem, 30) from error
     except OSError as error:
-        full = error.errno in FULL
-        why = "the disk is full" if full else f"the bundle cannot be written ({error.strerror})"
-        raise Refusal(507 if full else 503, f"{why}: nothing was changed") from error
-    except Refusal:
-        raise
-    except IknowError as error:
+        log.error("the disk: %s", error)
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        problem = "the disk is full" if full else f"the disk failed ({error.strerror})"
+        raise Refusal(507 if full else 503, f"{problem}: nothing was {done}") from error
+    except IknowError as error:  # what came does not fit, and the message says why
         raise Refusal(422, str(error)) from error
-    return replace(served, classifier=changed)
 
 
 def state_on_disk(served: ServedModel) -> str | None:

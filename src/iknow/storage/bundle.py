@@ -44,7 +44,15 @@ from iknow.rules import rule_from_dict, rule_to_dict
 from iknow.rules.registry import rule_named
 from iknow.search.index import check_activations
 from iknow.selection import Selection
-from iknow.storage.archive import MANIFEST, Opened, append, open_file, prefixed, write_file
+from iknow.storage.archive import (
+    MANIFEST,
+    Contents,
+    Opened,
+    append,
+    open_file,
+    prefixed,
+    write_file,
+)
 from iknow.storage.changes import (
     Change,
     Folding,
@@ -76,8 +84,6 @@ MODEL = "model.onnx"
 IDS = "changes/ids.npy"
 LARGEST_MODEL = (1 << 31) - 1
 """Bytes of a model, which protobuf cannot exceed either."""
-
-Contents = list[tuple[str, Iterable[bytes | memoryview]]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,8 +198,9 @@ def _read_opened(source: Path, opened: Opened, verify: bool | Literal["now"]) ->
         changes = tuple(read_changes(opened))
     if verify == "now" or (verify and changes):
         guard.check()
-    with prefixed(damaged):
-        _check_changes(bundle, changes)
+    if changes:
+        with prefixed(damaged):
+            Folding(bundle, changes)
     if verify == "now" and manifest.model is not None:
         read_model()
     return replace(
@@ -212,16 +219,6 @@ def read_changes(opened: Opened) -> Iterator[Change]:
     for number, payload in enumerate(opened.payloads(), 1):
         with prefixed(f"its change {number}: "):
             yield decode_change(payload)
-
-
-def _check_changes(bundle: Bundle, changes: Sequence[Change]) -> None:
-    """Check that changes fit the bundle that they follow, one after the other."""
-    if not changes:
-        return
-    folding = Folding(bundle)
-    for number, change in enumerate(changes, 1):
-        with prefixed(f"its change {number}: "):
-            folding.take(change)
 
 
 # Writing
@@ -278,7 +275,7 @@ def append_changes(
         opened, bundle = _open_after(source, after, verify=False)
         assert descriptor is not None
         with prefixed(f"{source} cannot take this change: "):
-            _check_changes(bundle, (*bundle.changes, *changes))
+            Folding(bundle, (*bundle.changes, *changes))
         return append(descriptor, opened, payloads, announce)
 
 
@@ -362,7 +359,7 @@ def _encode(bundle: Bundle) -> Contents:
         arrays[f"probe/{escape(name)}.npy"] = np.asarray(array)
     if bundle.log:
         arrays[IDS] = np.concatenate([each.ids for each in bundle.log]).astype("<i8")
-    contents: Contents = []
+    contents: list[tuple[str, Iterable[bytes | memoryview]]] = []
     for name, array in arrays.items():
         try:
             contents.append((name, Pieces(encode_array(array))))

@@ -33,6 +33,7 @@ import msgspec
 import numpy as np
 
 from iknow.core.arrays import Bools, Floats32, Ints
+from iknow.core.codes import for_json
 from iknow.core.quorum import Quorum
 from iknow.core.rule import Rule
 from iknow.core.text import names, shown
@@ -48,7 +49,6 @@ from iknow.storage.manifest import (
     LogEntry,
     ProbeRecord,
     Record,
-    plain_labels,
     read_record,
     write_record,
 )
@@ -83,11 +83,11 @@ class Logged:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain values for JSON."""
-        return {**vars(self), "ids": self.ids.tolist(), "classes": plain_labels(self.classes)}
+        return {**vars(self), "ids": self.ids.tolist(), "classes": for_json(self.classes)}
 
     def entry(self) -> LogEntry:
         """Return it as a manifest holds it, with the number of its samples alone."""
-        said = {**vars(self), "ids": len(self.ids), "classes": plain_labels(self.classes)}
+        said = {**vars(self), "ids": len(self.ids), "classes": list(self.classes)}
         return LogEntry(**said)
 
 
@@ -342,31 +342,32 @@ def check_quorum_fits(quorum: Quorum, n_rows: int, where: str) -> None:
 
 
 class Folding:
-    """Takes changes of a bundle in order; `fold` then gives the bundle that holds what is left."""
+    """The evidence of a bundle after changes, in order; `fold` gives the bundle that holds it.
 
-    def __init__(self, bundle: Bundle) -> None:
+    Raises:
+        BundleError: A change does not fit what there is.
+    """
+
+    def __init__(self, bundle: Bundle, changes: Iterable[Change]) -> None:
         self._bundle, self.classes = bundle, bundle.classes
         self._sorted = np.sort(bundle.rows)
         self._gone: set[int] = set()
         self._left: set[int] = set()
         self._brought: dict[int, tuple[int, int]] = {}
         self._changes: list[Change] = []
+        for number, change in enumerate(changes, 1):
+            with prefixed(f"its change {number}: "):
+                self._take(change)
 
     @property
     def n_rows(self) -> int:
         return len(self._sorted) - len(self._gone) + len(self._brought)
 
-    def take(self, change: Change) -> None:
-        """Let a change happen.
-
-        Raises:
-            BundleError: It does not fit what there is.
-        """
+    def _take(self, change: Change) -> None:
         widths = {layer: each.shape[1] for layer, each in self._bundle.activations.items()}
         rules = self._bundle.neighborhoods
-        with prefixed(""):
-            classes = extend_classes(self.classes, change.classes)
-            check_fits(change, len(classes), self.n_rows, self._has, widths, rules)
+        classes = extend_classes(self.classes, change.classes)
+        check_fits(change, len(classes), self.n_rows, self._has, widths, rules)
         removed, rows, self.classes = change.removed.tolist(), change.rows.tolist(), classes
         self._left |= set(removed) - set(rows)
         for row in removed:
@@ -434,9 +435,6 @@ class Folding:
         return np.array(there, dtype=bool)
 
 
-def fold_changes(bundle: Bundle, changes: Iterable[Change] | None = None) -> Bundle:
-    """The bundle after some changes, in order; by default its own."""
-    folding = Folding(bundle)
-    for change in bundle.changes if changes is None else changes:
-        folding.take(change)
-    return folding.fold()
+def fold_changes(bundle: Bundle) -> Bundle:
+    """The bundle after its changes."""
+    return Folding(bundle, bundle.changes).fold()

@@ -28,7 +28,7 @@ from iknow.errors import BundleError, ExportError, IknowError, InputError, Missi
 from iknow.locking import unforked
 from iknow.models.export import find_exporter
 from iknow.models.inputs import take_rows
-from iknow.models.model import Model, Observation, observe_inputs
+from iknow.models.model import Observation, observe_inputs
 from iknow.models.probe import Probe, find_tolerance, row_distances, tables_of
 from iknow.storage.bundle import MODEL, Bundle
 from iknow.storage.manifest import Distance, Exported, OnnxReading
@@ -109,20 +109,6 @@ def load_exported(path: str | os.PathLike[str], bundle: Bundle, device: str | No
     if missing := [layer for layer in bundle.activations if layer not in model.layer_names]:
         raise BundleError(f"{path} is damaged: {MODEL} does not give layer {shown(missing[0])}")
     return model
-
-
-def check_exported_model(
-    path: str | os.PathLike[str], known_by: Probe | str, model: Model, batch_size: int | None
-) -> None:
-    """Refuse a model that answers differently on this machine; without a probe, trust its seal."""
-    if isinstance(known_by, str):
-        return
-    asked = replace(known_by, inputs=model.prepare(known_by.inputs))
-    if (difference := asked.find_difference(model, batch_size)) is not None:
-        raise BundleError(
-            f"{path} cannot be used: {MODEL} answers differently here: {difference}. Update "
-            "onnxruntime or, if you know better, pass check_model=False, or --no-check-model"
-        )
 
 
 def _make(

@@ -187,9 +187,7 @@ def describe_bundle(path: str | os.PathLike[str]) -> BundleInfo:
     log = (*bundle.log, *(each.logged() for each in bundle.changes))
     classes, per_class = bundle.classes, about.per_class
     if bundle.changes:
-        now = Folding(bundle)
-        for change in bundle.changes:
-            now.take(change)
+        now = Folding(bundle, bundle.changes)
         classes, per_class = now.classes, now.counts()
         selection = stale(selection, log[len(bundle.log) :])
     columns, shapes, exported = settings.feature_names_in, about.inputs, None

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -301,15 +301,10 @@ def _to_object(found: dict[str, Any]) -> Any:
 # Labels
 
 
-def plain_labels(labels: Sequence[Any]) -> list[Any]:
-    """Labels in Python's own types."""
-    return [each.item() if isinstance(each, np.generic) else each for each in labels]
-
-
 def write_classes(classes: Labels) -> Classes:
     """The record of labels of shape (n_classes,); `read_classes` gives them back."""
     kind = {"U": "str", "O": "object"}.get(classes.dtype.kind, classes.dtype.name)
-    values = plain_labels(classes.tolist())
+    values = [v.item() if isinstance(v, np.generic) else v for v in classes.tolist()]
     if odd := [value for value in values if not isinstance(value, Label)]:
         what = f"a {type(odd[0]).__name__}"
         raise InputError(f"only labels that are text or numbers can be saved; one is {what}")

@@ -35,6 +35,7 @@ from iknow.search.layer import LayerIndex, Search
 from iknow.selection import Selection
 from iknow.storage.archive import prefixed
 from iknow.storage.bundle import (
+    MODEL,
     Bundle,
     append_changes,
     check_layers,
@@ -43,7 +44,7 @@ from iknow.storage.bundle import (
     write_bundle,
 )
 from iknow.storage.changes import REMOVE, now, probe_of, store_probe
-from iknow.storage.exporting import check_exported_model, find_exported, load_exported
+from iknow.storage.exporting import find_exported, load_exported
 from iknow.storage.info import name_model
 from iknow.storage.manifest import (
     About,
@@ -285,10 +286,8 @@ def load_classifier(
         adapter = as_model(model, device=device, **_read_again(settings.reading, path))
     with prefixed(f"{path} is damaged: "):
         known_by = probe_of(bundle)
-    if checks and own is not None:
-        check_exported_model(path, known_by, own, settings.batch_size)
-    elif checks and model is not None:
-        _check_model(path, known_by, adapter, settings.batch_size)
+    if checks and (own is not None or model is not None):
+        _check_model(path, known_by, adapter, bundle, own=own is not None)
     wrapped = adapter if model is None or adapter.options else model
     classifier = kind(wrapped, search=search, **_parameters_of(bundle))
     # These describe inputs to the model, not precomputed outputs.
@@ -362,17 +361,27 @@ def _read_again(reading: Reading, path: object) -> dict[str, Any]:
 
 
 def _check_model(
-    path: str | os.PathLike[str], known_by: Probe | str, model: Model, batch_size: int | None
+    path: str | os.PathLike[str], known_by: Probe | str, model: Model, bundle: Bundle, *, own: bool
 ) -> None:
-    """Refuse a model whose answers differ from those stored in the bundle."""
+    """Refuse a model whose answers differ from those in the bundle. own: whether it holds it."""
     if isinstance(known_by, str):
-        warn(
-            f"{path} cannot tell whether this is the model it was made with: {known_by}. If you "
-            "know that it is, pass check_model=False, or --no-check-model to a command",
-            stacklevel=3,
+        if not own:  # its seal is what identifies the bundle's own
+            warn(
+                f"{path} cannot tell whether this is the model it was made with: {known_by}. If "
+                "you know that it is, pass check_model=False, or --no-check-model to a command",
+                stacklevel=3,
+            )
+        return
+    asked = replace(known_by, inputs=model.prepare(known_by.inputs)) if own else known_by
+    if (difference := asked.find_difference(model, bundle.settings.batch_size)) is None:
+        return
+    if own:
+        advice = (
+            f"cannot be used: {MODEL} answers differently here: {difference}. Update onnxruntime"
         )
-    elif (difference := known_by.find_difference(model, batch_size)) is not None:
-        raise BundleError(
-            f"{path} was made with another model: {difference}. Load it with that model or, if you "
-            "know better, pass check_model=False, or --no-check-model to a command"
-        )
+    else:
+        advice = f"was made with another model: {difference}. Load it with that model"
+    raise BundleError(
+        f"{path} {advice} or, if you know better, pass check_model=False, or --no-check-model to a "
+        "command"
+    )

@@ -8,7 +8,7 @@ columns need pyarrow, the extra `tables`.
 
 from iknow.tables.reading import format_to_read, format_to_write, read_table, reading
 from iknow.tables.table import DataTable, Roles
-from iknow.tables.writing import write_table, writing
+from iknow.tables.writing import writing
 
 __all__ = [
     "DataTable",
@@ -17,6 +17,5 @@ __all__ = [
     "format_to_write",
     "read_table",
     "reading",
-    "write_table",
     "writing",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,22 +14,16 @@ from iknow.errors import InputError
 from iknow.explain.answers import Coded
 from iknow.storage.files import is_stream, replacing
 from iknow.tables.arrays import npz_writer
-from iknow.tables.reading import STDIN, format_to_write, load_columns
+from iknow.tables.reading import STDIN, load_columns
 from iknow.tables.table import Column, as_text, check_rows
-
-
-def write_table(path: str | os.PathLike[str], columns: Mapping[str, Any]) -> None:
-    """Write named columns, each of shape (n,), in the format of the ending; into a stream as CSV.
-
-    The file appears whole or not at all: after a failure the old one, if any, is still there.
-    """
-    with writing(Path(path), format_to_write(Path(path))) as write:
-        write(columns)
 
 
 @contextmanager
 def writing(path: Path, form: str) -> Iterator[Callable[[Mapping[str, Any]], None]]:
-    """A function that writes the next rows, given as named columns, each of shape (n,)."""
+    """A function that writes the next rows, given as named columns, each of shape (n,).
+
+    The file appears whole or not at all: after a failure the old one, if any, is still there.
+    """
     if form == "arrow" and (path == STDIN or is_stream(path)):
         form = "arrow stream"
     if form == "npz":

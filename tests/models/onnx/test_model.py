@@ -276,17 +276,6 @@ def test_a_classifier_comes_back_with_its_model(path, tmp_path):
     assert not hasattr(clone(ec), "model_")
 
 
-def test_a_frame_answers_as_its_array(path):
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame(IRIS.data)
-    np.testing.assert_array_equal(observe(path, frame).scores, observe(path, IRIS.data).scores)
-
-
-def test_tensors_of_torch_are_inputs_too():
-    found = observe(mlp(), torch.tensor(X))
-    np.testing.assert_array_equal(found.scores, observe(mlp(), X).scores)
-
-
 def test_options_that_say_nothing_are_refused(path):
     with pytest.raises(InputError, match="embed= does not apply to an ONNX model"):
         as_model(str(path), embed=len)

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import skl2onnx
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from skl2onnx.common.data_types import FloatTensorType, StringTensorType
@@ -61,8 +62,8 @@ def test_numbers_of_any_type_become_the_graphs(dtype):
     numbers = np.arange(48).reshape(12, 4) % 2
     wanted = observe(mlp(), numbers.astype(np.float32)).scores
     np.testing.assert_array_equal(observe(mlp(), numbers.astype(dtype)).scores, wanted)
-    np.testing.assert_array_equal(observe(mlp(), numbers.tolist()).scores, wanted)
-    np.testing.assert_array_equal(observe(mlp(), {"x": numbers}).scores, wanted)
+    for same in (numbers.tolist(), {"x": numbers}, pd.DataFrame(numbers), torch.tensor(numbers)):
+        np.testing.assert_array_equal(observe(mlp(), same).scores, wanted)
 
 
 TWO = "g (float[n, 2] a, int64[n, 2] b) => (float[n, 2] y) { c = Cast <to = 1> (b)  y = Add(a, c) }"

@@ -18,6 +18,7 @@ from iknow import Ball, EpistemicClassifier  # noqa: E402
 from iknow.errors import InputError  # noqa: E402
 from iknow.models.torch import TorchModel  # noqa: E402
 from tests.choosing import paper_layers  # noqa: E402
+from tests.models.torch.untouched import untouched  # noqa: E402
 
 N_THREADS, N_CALLS = 8, 60
 LAYERS = ("1", "4", "2.input", "4.input")
@@ -32,20 +33,6 @@ def make_net(seed=0):
     torch.manual_seed(seed)
     parts = nn.Linear(5, 16), nn.ReLU(), nn.BatchNorm1d(16), nn.Dropout(0.5), nn.Linear(16, 3)
     return nn.Sequential(*parts).train()
-
-
-def state(module):
-    """The mode and the number of hooks of each part, and all parameters and buffers."""
-    parts = [
-        (part.training, len(part._forward_hooks), len(part._forward_pre_hooks))
-        for part in module.modules()
-    ]
-    return parts, [value.clone() for value in module.state_dict().values()]
-
-
-def assert_same_state(one, other):
-    assert one[0] == other[0]
-    assert all(torch.equal(a, b) for a, b in zip(one[1], other[1], strict=True))
 
 
 def assert_same(one, other):
@@ -73,15 +60,14 @@ def test_many_threads_get_the_answers_of_one_and_the_module_stays_as_it_was(X):
     adapters = [TorchModel(net) for _ in range(N_THREADS)]  # each thread may have its own
     batches = [X[i : i + 20] for i in range(N_THREADS)]
     expected = [adapters[0].observe(batch, LAYERS) for batch in batches]
-    before = state(net)
 
     def ask(i):
         for _ in range(N_CALLS):
             assert_same(adapters[i % 3].observe(batches[i], LAYERS), expected[i])
             assert paper_layers(adapters[i], batches[i]) == ("2", "4")
 
-    in_threads(ask)
-    assert_same_state(state(net), before)
+    with untouched(net):
+        in_threads(ask)
 
 
 def test_modules_that_share_a_part_wait_for_each_other(X):
@@ -90,15 +76,13 @@ def test_modules_that_share_a_part_wait_for_each_other(X):
     adapters = [TorchModel(head) for head in heads]
     layers = ("0.1", "0", "1")
     expected = [adapter.observe(X, layers) for adapter in adapters]
-    before = [state(head) for head in heads]
 
     def ask(i):
         for _ in range(N_CALLS // 2):
             assert_same(adapters[i].observe(X, layers), expected[i])
 
-    in_threads(ask)
-    for head, found in zip(heads, before, strict=True):
-        assert_same_state(state(head), found)
+    with untouched(*heads):
+        in_threads(ask)
 
 
 def test_a_classifier_shared_by_threads_from_its_first_use_on_answers_as_alone(X):
@@ -185,7 +169,7 @@ def test_other_modules_do_not_wait(X):
 def test_an_error_in_one_thread_lets_the_others_go_on(X):
     net = make_net()
     adapter = TorchModel(net)
-    expected, before = adapter.observe(X, LAYERS), state(net)
+    expected = adapter.observe(X, LAYERS)
 
     def ask(i):
         for _ in range(N_CALLS // 2):
@@ -195,8 +179,8 @@ def test_an_error_in_one_thread_lets_the_others_go_on(X):
             else:
                 assert_same(adapter.observe(X, LAYERS), expected)
 
-    in_threads(ask)
-    assert_same_state(state(net), before)
+    with untouched(net):
+        in_threads(ask)
 
 
 def test_a_module_may_ask_about_a_part_of_itself_on_the_way(X):
@@ -257,11 +241,11 @@ def test_a_child_forked_during_a_pass_finds_the_module_free_and_as_it_was():
 def test_what_runs_a_module_faster_is_looked_through(X):
     net = make_net()
     expected = TorchModel(net).observe(X, LAYERS)
-    for wrapped in (nn.DataParallel(net), torch.compile(net, backend="eager")):
-        adapter = TorchModel(wrapped)
-        assert paper_layers(adapter, X) == ("2", "4")
-        assert_same(adapter.observe(X, LAYERS), expected)
-    assert_same_state(state(net), state(net.train()))
+    with untouched(net):
+        for wrapped in (nn.DataParallel(net), torch.compile(net, backend="eager")):
+            adapter = TorchModel(wrapped)
+            assert paper_layers(adapter, X) == ("2", "4")
+            assert_same(adapter.observe(X, LAYERS), expected)
 
 
 def test_a_module_compiled_in_place_is_looked_into_and_stays_compiled(X):

@@ -10,6 +10,7 @@ from torch import nn
 from iknow.errors import InputError, LayerError
 from iknow.models.torch import TorchModel
 from tests.choosing import paper_layers
+from tests.models.torch.untouched import untouched
 
 N = 6
 
@@ -56,13 +57,6 @@ def convolve(layer, x):
 
 def modes(module):
     return {name: part.training for name, part in module.named_modules()}
-
-
-def hook_counts(module):
-    return {
-        name: len(part._forward_hooks) + len(part._forward_pre_hooks)
-        for name, part in module.named_modules()
-    }
 
 
 def same(observation, other, rows=slice(None)):
@@ -243,13 +237,11 @@ def test_batch_norm_uses_its_running_statistics_and_leaves_them_alone(X):
     net = nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 2)).train()
     net[0].running_mean += 1
     net[0].running_var *= 4
-    before = copy.deepcopy(net.state_dict())
     model = TorchModel(net)
-    paper_layers(model, X)
-    found = model.observe(X, ("0",)).activations
+    with untouched(net):
+        paper_layers(model, X)
+        found = model.observe(X, ("0",)).activations
     np.testing.assert_allclose(found["0"], (X - 1) / np.sqrt(4 + 1e-5), rtol=1e-5, atol=1e-6)
-    assert net.training
-    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
 
 
 def mixed_modes():
@@ -262,25 +254,26 @@ def mixed_modes():
     return net
 
 
-def test_each_part_gets_its_own_mode_back(X):
-    net = mixed_modes()
-    before = modes(net)
-    inside = []
-    net[2].register_forward_hook(lambda *_: inside.append(modes(net)))
+def test_a_module_runs_in_eval_mode_without_gradients_and_is_left_as_it_was(X):
+    net, seen = mixed_modes(), []
+    net[2].bias.requires_grad_(False)
+    net.register_forward_hook(
+        lambda _module, _inputs, output: seen.append((modes(net).values(), output.requires_grad))
+    )
     model = TorchModel(net)
-    paper_layers(model, X)
-    model.observe(X, ("0.0",))
-    assert [set(seen.values()) for seen in inside] == [{False}, {False}]
-    assert modes(net) == before
+    with untouched(net):
+        paper_layers(model, X)
+        model.observe(X, ("0", "0.0", "0.0.input", "2", "output"))
+    assert [(set(inside), graph) for inside, graph in seen] == [({False}, False)] * 2
+    assert torch.is_grad_enabled()
 
 
 def test_a_part_in_two_places_gets_its_own_mode_back(X):
     shared = nn.Linear(4, 4).eval()
     net = nn.Sequential(nn.Sequential(shared), nn.Sequential(shared), nn.Linear(4, 3))
     net[1].training = net[2].training = True
-    TorchModel(net).observe(X, ("2",))
-    assert not shared.training
-    assert net[1].training
+    with untouched(net):
+        TorchModel(net).observe(X, ("2",))
 
 
 def break_forward(error):
@@ -299,23 +292,13 @@ def test_modes_and_hooks_are_restored_after_an_error_in_the_forward_pass(X, erro
     net = mixed_modes()
     model = TorchModel(net)
     handle = net[2].register_forward_pre_hook(break_forward(error))
-    before, hooks = modes(net), hook_counts(net)
-    with pytest.raises(raised, match="broken"):
-        model.observe(X, ("0", "0.1", "1.input", "2", "2.input"))
-    with pytest.raises(raised, match="broken"):
-        paper_layers(model, X)
-    assert modes(net) == before
-    assert hook_counts(net) == hooks
+    with untouched(net):
+        with pytest.raises(raised, match="broken"):
+            model.observe(X, ("0", "0.1", "1.input", "2", "2.input"))
+        with pytest.raises(raised, match="broken"):
+            paper_layers(model, X)
     handle.remove()
     model.observe(X, ("0",))
-
-
-def test_no_hooks_remain_afterwards(X):
-    net = mixed_modes()
-    model = TorchModel(net)
-    paper_layers(model, X)
-    model.observe(X, ("0", "0.0", "0.0.input", "2", "output"))
-    assert set(hook_counts(net).values()) == {0}
 
 
 @pytest.mark.parametrize("layer", ["spectrum", "magnitude.input"])
@@ -327,11 +310,9 @@ def test_modes_and_hooks_are_restored_after_an_unreadable_layer(X, layer):
         fc=nn.Linear(4, 2),
     )
     net.fc.eval()
-    before = modes(net)
-    with pytest.raises(LayerError, match=r"must be a dense tensor of real numbers; got .*complex"):
+    says = r"must be a dense tensor of real numbers; got .*complex"
+    with untouched(net), pytest.raises(LayerError, match=says):
         TorchModel(net).observe(X, (layer, "fc"))
-    assert modes(net) == before
-    assert set(hook_counts(net).values()) == {0}
 
 
 def test_the_users_own_hooks_survive_and_take_effect(X):
@@ -368,23 +349,6 @@ def test_what_is_changed_in_a_module_after_it_was_read_counts(X):
     net.head = net._modules.pop("3")
     with pytest.raises(LayerError, match="has no layer"):
         model.observe(X, layers)
-
-
-def test_no_gradient_graph_is_built_and_parameters_are_left_alone(X):
-    net = mlp()
-    net[0].bias.requires_grad_(False)
-    wanted = [p.requires_grad for p in net.parameters()]
-    before = copy.deepcopy(net.state_dict())
-    outputs = []
-    net.register_forward_hook(lambda _module, _inputs, output: outputs.append(output))
-    model = TorchModel(net)
-    paper_layers(model, X)
-    model.observe(X, ("0", "output"))
-    assert [out.requires_grad for out in outputs] == [False, False]
-    assert [p.requires_grad for p in net.parameters()] == wanted == [True, False, True, True]
-    assert all(p.grad is None for p in net.parameters())
-    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
-    assert torch.is_grad_enabled()
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

@@ -131,9 +131,9 @@ class Builder:
         return self.op("Gather", table, codes, kind=str(table.dtype), width=width, axis=0)
 
     def codes(self, column: Tensor, known: Any, *, refuses: bool = False) -> Tensor:
-        """Return the position of each value among the known ones, their number if it is none.
+        """Return the position of each value among the known ones; of others, how many are known.
 
-        column: of shape (n, 1). The result has shape (n,). refuses: whether none is refused.
+        column: of shape (n, 1). The result has shape (n,). refuses: whether others are refused.
         """
         values = list(np.asarray(known, dtype=object).ravel().tolist())
         present = {each: i for i, each in enumerate(values) if not is_missing(each)}
@@ -161,7 +161,7 @@ class Builder:
         return codes
 
     def answer(self, decision: Tensor, bound: float = 0.0) -> Tensor:
-        """The position of the highest column, the first of equals; of one, if above a bound."""
+        """The position of the highest column, the first of equals; of one, 1 above a bound."""
         if decision.width == 1:
             return self.cast(self.flat(self.op("Greater", decision, bound)), "int64")
         return self.op("ArgMax", decision, kind="int64", width=None, axis=1, keepdims=0)

@@ -1,7 +1,7 @@
 """A scikit-learn model and its layers as one graph.
 
-The way is that of `SklearnModel`: through the steps of a pipeline to the classifier, and each layer
-is read where the adapter reads it. The scores are the probabilities, else the decision function,
+As in `SklearnModel`, we go through the steps of a pipeline to the classifier, and read each layer
+where the adapter reads it. The scores are the probabilities, else the decision function,
 else the answer itself as 0 and 1.
 
 A model is a tree of parts: a pipeline holds steps, a voting classifier holds classifiers. A
@@ -344,7 +344,7 @@ def convert_classifier(part: Part) -> Outputs:
     found: dict[str, Tensor] = {}
     if getattr(model, "break_ties", False):
         raise ExportError(
-            f"{type(model).__name__} with break_ties=True cannot become ONNX: train it without"
+            f"{type(model).__name__} with break_ties=True cannot become ONNX: leave it out"
         )
     labels, label = np.asarray(model.predict(own_copy(part.sample))), None
     for method in ("predict_proba", "decision_function"):

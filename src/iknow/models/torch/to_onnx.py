@@ -3,7 +3,7 @@
 `TorchModel` reads layers as numpy arrays. To become a graph, everything after the module has to be
 torch's too: scores as columns, pooling, flattening. So a `Readout` returns what iknow reads of a
 module as tensors, and `torch.export` makes a program of it: that proves that the graph holds for
-any number of samples, and refuses a module whose way depends on its data.
+any number of samples, and refuses a module whose branches depend on its data.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def to_onnx(model: TorchModel, layers: Sequence[str], inputs: Any) -> bytes:
     except Exception as error:  # the exporter, or a module that is copied, may raise anything
         raise ExportError(
             f"{name} cannot become ONNX by torch.export, which wants a module that can be copied "
-            f"and whose way does not depend on its data. {_in_a_line(error)}. If you can export it "
+            f"and has no branch on its data. {_in_a_line(error)}. If you can export it "
             "yourself, wrap the .onnx file instead"
         ) from error
 

@@ -5,8 +5,7 @@ import { h } from "../../report/static/dom.js";
 /** An image; null for none, or if its source is not the PNG of pixels that it should be.
 @param {Portrayed | null} picture */
 export function draw(picture, label) {
-  const source = picture?.png;
-  if (typeof source !== "string" || !source.startsWith("data:image/png;base64,")) return null;
-  return h("img", { class: "picture", src: source, alt: label, width: picture.width,
+  if (!picture?.png?.startsWith?.("data:image/png;base64,")) return null;
+  return h("img", { class: "picture", src: picture.png, alt: label, width: picture.width,
     height: picture.height });
 }
