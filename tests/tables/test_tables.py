@@ -60,6 +60,18 @@ def test_ids_of_a_file_that_is_read_in_parts_are_those_of_every_part(tmp_path, m
     assert table.ids.to_pylist() == ids
 
 
+def test_a_column_may_begin_with_nothing_or_with_whole_numbers(tmp_path, monkeypatch):
+    monkeypatch.setattr("iknow.tables.columns.JSON_PART", 1)
+    lines = ['{"a": 1, "t": null, "n": 7}', '{"a": 1.5, "t": "x", "n": 8.5}']
+    (tmp_path / "t.jsonl").write_text("\n".join(lines))
+    table = read_table(tmp_path / "t.jsonl", roles=Roles(id="n"), mixed=True)
+    assert table.features["a"].tolist() == [1, 1.5]
+    assert table.features["t"].tolist()[1:] == ["x"]
+    assert table.ids.to_pylist() == [7, 8.5]
+    with pytest.raises(InputError, match=r"column 't' of .* must hold numbers"):
+        read_table(tmp_path / "t.jsonl")
+
+
 def test_endings_may_be_in_capitals_and_paths_text(tmp_path):
     write_table(str(tmp_path / "T.CSV"), {"a": [1]})
     assert read_table(str(tmp_path / "T.CSV")).feature_names == ("a",)

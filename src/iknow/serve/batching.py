@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from math import ceil
+from typing import NamedTuple
 
 from iknow.errors import IknowError
 from iknow.serve.answers import RequestAnswers, Wanted
@@ -21,16 +21,12 @@ from iknow.serve.schema import Refusal
 Assess = Callable[[Rows, Wanted], Awaitable[RequestAnswers]]
 
 
-@dataclass(frozen=True, eq=False)
-class Waiting:
+class Waiting(NamedTuple):
     """A request that waits for its answers."""
 
     rows: Rows
     wanted: Wanted
     answers: asyncio.Future[RequestAnswers]
-
-    def fits(self, other: Waiting) -> bool:
-        return self.wanted == other.wanted and self.rows.form == other.rows.form
 
 
 class Batcher:
@@ -84,11 +80,14 @@ class Batcher:
         """The next batch: the first that waits, and all that fit to it; empty if none waits."""
         batch: list[Waiting] = []
         others: deque[Waiting] = deque()
-        n_rows = 0
+        n_rows, kind = 0, None
         for item in self._queue:
             if item.answers.done():  # cancelled: nobody waits for it any longer
                 self.waiting -= len(item.rows)
-            elif not batch or (n_rows + len(item.rows) <= self._batch_rows and item.fits(batch[0])):
+                continue
+            fits = n_rows + len(item.rows) <= self._batch_rows
+            if not batch or (fits and kind == (item.wanted, item.rows.form)):
+                kind = item.wanted, item.rows.form
                 batch.append(item)
                 n_rows += len(item.rows)
             else:

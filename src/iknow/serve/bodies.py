@@ -162,9 +162,9 @@ def decode(body: bytes, content_type: str, most_rows: int, budget: ByteBudget) -
     if kind == NPY:
         return _from_npy(body, most_rows)
     given = read_json(body, AssessRequest, budget)
-    if isinstance(given.rows, list) and given.inputs is msgspec.UNSET:
+    if given.rows is not None and given.inputs is None:
         return as_rows(given.rows, most_rows, has_text=body.count(b'"') > 2)  # those of "rows"
-    if not isinstance(given.inputs, dict) or not given.inputs or given.rows is not msgspec.UNSET:
+    if not given.inputs or given.rows is not None:
         raise Refusal(422, 'expected an object {"rows": [...]} or {"inputs": {...}}, one of them')
     arrays = {name: as_rows(values, most_rows).values for name, values in given.inputs.items()}
     if any(isinstance(each, Mapping) for each in arrays.values()):

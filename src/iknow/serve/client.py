@@ -66,6 +66,9 @@ class ServedAnswer:
 class ServedAnswers(Sequence[ServedAnswer]):
     """What was said about n samples, in their order: columns, and a `ServedAnswer` by position.
 
+    Args:
+        reply: What the service said.
+
     Attributes:
         model: What answered.
         version: Its version.
@@ -78,6 +81,14 @@ class ServedAnswers(Sequence[ServedAnswer]):
         exemplars: Of length n, if asked for: by layer, the training row of the believed class that
             is nearest, -1 for none.
         evidence: Of length n, if asked for: by layer, the distances for and against.
+
+    Examples:
+        >>> said = schema.RowAnswer(7, "IDK", "EXTRAPOLATION", 0.01)
+        >>> answers = ServedAnswers(schema.AssessReply("digits", "1", "", "r1", (said,)))
+        >>> answers
+        ServedAnswers of digits 1: IK 0, IMK 0, IDK 1
+        >>> answers[0].belief, answers.level
+        (7, array([0.01]))
     """
 
     def __init__(self, reply: schema.AssessReply) -> None:

@@ -86,14 +86,13 @@ def _start_worker() -> None:
     for each in ("SIGINT", "SIGTERM", "SIGHUP"):
         if hasattr(signal, each):
             signal.signal(getattr(signal, each), signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, name="iknow-parent", daemon=True).start()
+    parent: Any = parent_process()
 
+    def end_with_parent() -> None:
+        parent.join()
+        os._exit(1)  # nobody waits for an answer, and a batch may be under way
 
-def _end_with_parent() -> None:
-    parent = parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)  # nobody waits for an answer, and a batch may be under way
+    threading.Thread(target=end_with_parent, name="iknow-parent", daemon=True).start()
 
 
 def _assess(source: Any, sha256: str, rows: Rows, wanted: Wanted) -> RequestAnswers:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import Meta, Struct
 
 from iknow.errors import IknowError
 
@@ -46,8 +46,8 @@ class AssessRequest(Struct, frozen=True, forbid_unknown_fields=True):
     A row is a list of numbers, a text, or an object by feature; null is a missing number.
     """
 
-    rows: list[Any] | UnsetType = UNSET
-    inputs: dict[str, list[Any]] | UnsetType = UNSET
+    rows: list[Any] | None = None
+    inputs: dict[str, list[Any]] | None = None
 
 
 class Flags(Struct, frozen=True):

@@ -80,7 +80,7 @@ class Batches:
 
 
 def _small(batches: Iterator[Any], source: Path, advice: str = "") -> Iterator[Any]:
-    """The same rows in parts of no more than fit into memory."""
+    """The same rows in parts that fit well into memory."""
     for batch in decoded(batches, source, advice):
         step = rows_at_once(batch.num_columns)
         for start in range(0, batch.num_rows, step):
@@ -192,8 +192,8 @@ def _json_row(line: bytes, place: str, kinds: dict[str, str | None]) -> dict[str
 
 
 def _json_column(values: list[Any], kind: str | None) -> Any:
-    if kind == "text":
-        return pa.array(values, pa.string())
+    if kind != "a number":
+        return pa.array(values, pa.string() if kind == "text" else pa.null())
     if all(type(value) is int and -(2**63) <= value < 2**63 for value in values):
         return pa.array(values, pa.int64())
     return pa.array(np.array(values, dtype=np.float64))  # None is NaN
@@ -279,7 +279,8 @@ def read_parts(
     if whole:
         check_fits(batches.n_bytes or 0, str(source))
         tables = [pa.Table.from_batches([batch]) for batch in parts]
-        parts = iter([pa.concat_tables(tables, promote_options="permissive")] if tables else [])
+        with decoding(source):
+            parts = iter([pa.concat_tables(tables, promote_options="permissive")] if tables else [])
     for batch in parts:
         if text is None:
             text = set(roles.text)

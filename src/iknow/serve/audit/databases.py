@@ -189,7 +189,9 @@ class SqliteJournal(Journal):
     def _open_writer(self) -> sqlite3.Connection:
         connection = connect(self._path, readonly=False)
         try:
-            if self._genesis is None and is_empty(connection):
+            (n_tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            own = ask(connection, "application_id") in (0, NUMBER)
+            if self._genesis is None and not n_tables and own:
                 self._create(connection)
             if ask(connection, "application_id") != NUMBER:
                 raise AuditError(
@@ -209,9 +211,8 @@ class SqliteJournal(Journal):
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         settle(connection)
         with transaction(connection, "IMMEDIATE"):
-            if is_empty(connection):
-                connection.execute(f"PRAGMA application_id = {NUMBER}")
-                Tables(connection).create(self.chain)
+            connection.execute(f"PRAGMA application_id = {NUMBER}")
+            Tables(connection).create(self.chain)
         sync_folder(self._path.parent)  # its name must survive a loss of power too
 
     def _find_foreign(self, tables: Tables, *, deep: bool) -> list[str]:
@@ -268,11 +269,6 @@ def settle(connection: sqlite3.Connection) -> None:
         raise AuditError(f"SQLite cannot keep a write-ahead log in this folder, only {mode!r}")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA secure_delete = ON")  # what was pruned is gone
-
-
-def is_empty(connection: sqlite3.Connection) -> bool:
-    (count,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    return bool(count == 0) and ask(connection, "application_id") in (0, NUMBER)
 
 
 def ask(connection: sqlite3.Connection, pragma: str) -> int:

@@ -42,13 +42,13 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Annotated, Any, Literal, Self
 
-import msgspec
 import numpy as np
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from iknow.core.arrays import Floats
 from iknow.errors import InputError
-from iknow.serve.monitor.gamblers import Alarm, Gamblers, GamblersState, as_rate, as_state
+from iknow.selection.record import from_plain, to_plain
+from iknow.serve.monitor.gamblers import Alarm, Gamblers, as_rate, check_state
 from iknow.serve.monitor.martingale import as_evidence
 
 TILTS: Floats = 2.0 ** np.arange(-12, 4.5, 0.5)
@@ -126,7 +126,8 @@ class AccuracyReport:
         return self.alarmed_at is not None
 
 
-class AccuracyState(Struct, frozen=True, forbid_unknown_fields=True):
+@dataclass(eq=False)
+class AccuracyState:
     """The whole state of a monitor."""
 
     format: Literal[1]
@@ -134,7 +135,7 @@ class AccuracyState(Struct, frozen=True, forbid_unknown_fields=True):
     rate: float
     samples: Count
     errors: Count
-    gamblers: GamblersState
+    gamblers: Gamblers
 
 
 class AccuracyMonitor:
@@ -157,8 +158,8 @@ class AccuracyMonitor:
         self.certified = None if certified is None else as_rate(certified, "certified")
         self.rate = as_rate(rate)
         self._lock = Lock()
-        self._gamblers = Gamblers([("accuracy", "")], np.array([1 / self.rate]), len(ODDS))
-        self._samples = self._errors = 0
+        gamblers = Gamblers.begin(1, len(ODDS))
+        self._state = AccuracyState(1, self.certified, self.rate, 0, 0, gamblers)
 
     def update(self, right: Any) -> tuple[Alarm, ...]:
         """Take in labels of n answers that were IK, in the order of their arrival.
@@ -175,21 +176,23 @@ class AccuracyMonitor:
                 f"right must be booleans of shape (n,); got {given.dtype} of shape {given.shape}"
             )
         with self._lock:
-            before = self._samples
-            self._samples += len(given)
-            self._errors += int((~given.astype(bool)).sum())
+            state, before = self._state, self._state.samples
+            state.samples += len(given)
+            state.errors += int((~given.astype(bool)).sum())
             if self.certified is None or not len(given):
                 return ()
-            known = len(self._gamblers.rang)
+            known, thresholds = len(state.gamblers.rang), np.array([1 / self.rate])
             factors = _factors(1 - self.certified)[(~given).astype(int)]
-            found = self._gamblers.play(0, factors)[:, None]
-            self._gamblers.ring(np.zeros(found.shape, dtype=np.int64), found, before)
-            return self._gamblers.alarms()[known:]
+            found = state.gamblers.play(0, factors)[:, None]
+            which = np.zeros(found.shape, dtype=np.int64)
+            state.gamblers.ring(which, found, before, thresholds)
+            return state.gamblers.alarms([("accuracy", "")], thresholds)[known:]
 
     def report(self) -> AccuracyReport:
         """Return the accuracy so far and the evidence against the certificate."""
         with self._lock:
-            samples, errors, gamblers = self._samples, self._errors, self._gamblers
+            state, gamblers = self._state, self._state.gamblers
+            samples, errors = state.samples, state.errors
             evidence, highest = (as_evidence(each[0]) for each in (gamblers.now, gamblers.highest))
             alarmed_at = int(gamblers.rang_at[0]) or None
         low, high = bound_errors(errors, samples, self.rate)
@@ -209,15 +212,7 @@ class AccuracyMonitor:
     def to_dict(self) -> dict[str, Any]:
         """Return the whole state as plain values for JSON, so that a restart changes nothing."""
         with self._lock:
-            state = AccuracyState(
-                format=1,
-                certified=self.certified,
-                rate=self.rate,
-                samples=self._samples,
-                errors=self._errors,
-                gamblers=self._gamblers.state(),
-            )
-        return msgspec.to_builtins(state)  # type: ignore[no-any-return]
+            return dict(to_plain(self._state))
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any], rate: float | None = None) -> Self:
@@ -226,12 +221,12 @@ class AccuracyMonitor:
         It rings at this `rate` from now on; None keeps that of the record. An `InputError` says
         that the state is damaged, or of another format.
         """
-        state = as_state(record, AccuracyState)
+        state = from_plain(AccuracyState, record, "the state of a monitor")
         monitor = cls(state.certified, state.rate if rate is None else rate)
-        monitor._samples, monitor._errors = state.samples, state.errors
-        monitor._gamblers.restore(state.gamblers)
-        if not state.errors <= state.samples >= int(monitor._gamblers.rang_at[0]):
+        check_state(state, monitor._state)
+        if not state.errors <= state.samples >= int(state.gamblers.rang_at[0]):
             raise InputError("the numbers in the state of a monitor do not fit each other")
+        monitor._state, state.rate = state, monitor.rate
         return monitor
 
 

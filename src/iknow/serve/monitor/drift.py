@@ -35,9 +35,8 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Annotated, Any, Literal, Self
 
-import msgspec
 import numpy as np
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from iknow.core.arrays import Floats, Ints
 from iknow.core.codes import NO_BELIEF
@@ -45,16 +44,9 @@ from iknow.core.text import as_whole, shown
 from iknow.core.text import name as visible_name
 from iknow.errors import InputError
 from iknow.explain.assessment import Assessment
+from iknow.selection.record import from_plain, to_plain
 from iknow.selection.watch import Watch
-from iknow.serve.monitor.gamblers import (
-    Alarm,
-    Gamblers,
-    GamblersState,
-    as_rate,
-    as_state,
-    pack,
-    unpack,
-)
+from iknow.serve.monitor.gamblers import Alarm, Gamblers, as_rate, check_state
 from iknow.serve.monitor.martingale import (
     N_BINS,
     as_evidence,
@@ -160,8 +152,9 @@ class DriftReport:
         return [*said, self.note] if self.note else said
 
 
-class DriftState(Struct, frozen=True, forbid_unknown_fields=True):
-    """The whole state of an alarm; its arrays as bytes."""
+@dataclass(eq=False)
+class DriftState:
+    """The whole state of an alarm. reference, counts: of the scores by pool, in their bins."""
 
     format: Literal[1]
     classes: tuple[str, ...]
@@ -169,9 +162,9 @@ class DriftState(Struct, frozen=True, forbid_unknown_fields=True):
     rate: float
     resets: Annotated[int, Meta(ge=0)]
     generator: dict[str, Any]
-    reference: bytes
-    counts: bytes
-    gamblers: GamblersState
+    reference: Ints
+    counts: Ints
+    gamblers: Gamblers
 
 
 class DriftAlarm:
@@ -206,35 +199,31 @@ class DriftAlarm:
         seed: int = 0,
     ) -> None:
         self.rate = as_rate(rate)
-        self._classes = tuple(str(label) for label in classes)
-        self._layers = tuple(str(layer) for layer in layers)
-        if not self._classes or not self._layers:
+        known, named = tuple(map(str, classes)), tuple(map(str, layers))
+        if not known or not named:
             raise InputError("an alarm needs at least one class and one layer")
-        by_layer = [("layer", visible_name(each)) for each in self._layers]
-        by_class = [("class", visible_name(each)) for each in self._classes]
-        self._names = [("overall", ""), *by_layer, *by_class]
-        self._codes = np.arange(NO_BELIEF, len(self._classes))
+        by_layer = [("layer", visible_name(each)) for each in named]
+        by_class = [("class", visible_name(each)) for each in known]
+        self._names, self._n_layers = [("overall", ""), *by_layer, *by_class], len(named)
+        self._codes = range(NO_BELIEF, len(known))
+        parts = ((OVERALL, 1), (LAYERS, len(named)), (CLASSES, len(known)))
+        shares = [np.full(count, self.rate * weight / count) for weight, count in parts]
+        self._thresholds = np.append(1 / np.concatenate(shares), np.inf)
         self._generator = np.random.default_rng(as_whole(seed, "seed", "be a whole number >= 0", 0))
         self._lock = Lock()
-        self._resets = 0
         # One pool for each detector, and one for samples without a belief.
-        self._reference: Ints = np.zeros((len(self._names) + 1, N_BINS), dtype=np.int64)
+        n_pools = len(self._thresholds)
+        reference: Ints = np.zeros((n_pools, N_BINS), dtype=np.int64)
         if watch is not None:
-            columns = watch.levels, watch.belief, watch.columns(self._layers)
-            np.add.at(self._reference, self._place(*columns), 1)
-        self._begin()
-
-    def _begin(self) -> None:
-        """Begin with the reference alone."""
-        parts = ((OVERALL, 1), (LAYERS, len(self._layers)), (CLASSES, len(self._classes)))
-        shares = [np.full(count, self.rate * weight / count) for weight, count in parts]
-        thresholds = np.append(1 / np.concatenate(shares), np.inf)
-        self._counts, self._gamblers = self._reference.copy(), Gamblers(self._names, thresholds)
+            pools_and_bins = self._place(watch.levels, watch.belief, watch.columns(named))
+            np.add.at(reference, pools_and_bins, 1)
+        begun = reference.copy(), Gamblers.begin(n_pools)
+        self._state = DriftState(1, known, named, self.rate, 0, {}, reference, *begun)
 
     @property
     def alarmed(self) -> bool:
         """Whether any detector rang since the last reset."""
-        return bool(self._gamblers.rang)
+        return bool(self._state.gamblers.rang)
 
     def update(self, level: Any, belief: Any, layer_levels: Any) -> tuple[Alarm, ...]:
         """Take in n samples in the order of their arrival; how they are batched changes nothing.
@@ -249,22 +238,24 @@ class DriftAlarm:
         """
         pools, bins = self._place(level, belief, layer_levels)
         with self._lock:
-            before = len(self._gamblers.rang)
+            before = len(self._state.gamblers.rang)
             for first in range(0, len(bins), AT_ONCE):
                 part = slice(first, first + AT_ONCE)
                 self._advance(pools[part], bins[part])
-            return self._gamblers.alarms()[before:]
+            return self._alarms()[before:]
 
     def reset(self) -> None:
         """Start anew beside the same reference, with the `rate` to spend once more."""
         with self._lock:
-            self._resets += 1
-            self._begin()
+            state = self._state
+            state.resets += 1
+            state.counts = state.reference.copy()
+            state.gamblers = Gamblers.begin(len(state.counts))
 
     def report(self) -> DriftReport:
         """Return what each detector has seen."""
         with self._lock:
-            held, known = self._reference.sum(axis=1).tolist(), self._gamblers
+            held, known = self._state.reference.sum(axis=1).tolist(), self._state.gamblers
             detectors = tuple(
                 Detector(
                     *name,
@@ -273,7 +264,7 @@ class DriftAlarm:
                     evidence=as_evidence(known.now[pool]),
                     log2_evidence=float(known.now[pool]),
                     highest=as_evidence(known.highest[pool]),
-                    threshold=float(known.thresholds[pool]),
+                    threshold=float(self._thresholds[pool]),
                     alarmed_at=int(known.rang_at[pool]) or None,
                 )
                 for pool, name in enumerate(self._names)
@@ -282,10 +273,13 @@ class DriftAlarm:
                 samples=detectors[0].samples,
                 reference=held[0],
                 rate=self.rate,
-                resets=self._resets,
-                alarms=known.alarms(),
+                resets=self._state.resets,
+                alarms=self._alarms(),
                 detectors=detectors,
             )
+
+    def _alarms(self) -> tuple[Alarm, ...]:
+        return self._state.gamblers.alarms(self._names, self._thresholds)
 
     def _place(self, level: Any, belief: Any, layer_levels: Any) -> tuple[Ints, Ints]:
         """The pool and the bin of each score, both of shape (n, 2 + n_layers).
@@ -293,10 +287,10 @@ class DriftAlarm:
         The columns: all samples, the layers, the class.
         """
         overall, by_layer = find_bins(level, "levels"), find_bins(layer_levels, "layer levels")
-        codes, n, n_layers = np.asarray(belief), overall.size, len(self._layers)
-        fit = overall.shape == codes.shape == (n,) and by_layer.shape == (n, n_layers)
+        codes, n, n_layers = np.asarray(belief), overall.size, self._n_layers
+        fits = overall.shape == codes.shape == (n,) and by_layer.shape == (n, n_layers)
         codes = codes if n else codes.astype(np.int64)
-        if not fit or codes.dtype.kind not in "iu" or not np.isin(codes, self._codes).all():
+        if not fits or codes.dtype.kind not in "iu" or not np.isin(codes, list(self._codes)).all():
             raise InputError(
                 f"an alarm takes n levels, n beliefs, which are codes from {NO_BELIEF} to "
                 f"{self._codes[-1]}, and layer levels of shape (n, {n_layers}); got the shapes "
@@ -310,31 +304,21 @@ class DriftAlarm:
     def _advance(self, pools: Ints, bins: Ints) -> None:
         """Let the gamblers bet on a few samples, of shape (n, m) each."""
         ties = draw_ties(self._generator, bins.shape)
-        factors = bet(rank_in_turn(self._counts, pools, bins, ties))
-        play, found = self._gamblers.play, np.empty(pools.shape)
-        before = int(self._gamblers.seen[0])
+        factors = bet(rank_in_turn(self._state.counts, pools, bins, ties))
+        gamblers, found = self._state.gamblers, np.empty(pools.shape)
+        before = int(gamblers.seen[0])
         together = pools.shape[1] - 1  # all samples and the layers keep step with each other
-        found[:, :-1] = play(slice(0, together), factors[:, :-1])
+        found[:, :-1] = gamblers.play(slice(0, together), factors[:, :-1])
         for pool in np.unique(pools[:, -1]).tolist():
             own = pools[:, -1] == pool
-            found[own, -1] = play(pool, factors[own, -1])
-        self._gamblers.ring(pools, found, before)
+            found[own, -1] = gamblers.play(pool, factors[own, -1])
+        gamblers.ring(pools, found, before, self._thresholds)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the whole state as plain values for JSON, so that a restart changes nothing."""
         with self._lock:
-            state = DriftState(
-                format=1,
-                classes=self._classes,
-                layers=self._layers,
-                rate=self.rate,
-                resets=self._resets,
-                generator=dict(self._generator.bit_generator.state),
-                reference=pack(self._reference),
-                counts=pack(self._counts),
-                gamblers=self._gamblers.state(),
-            )
-        return msgspec.to_builtins(state)  # type: ignore[no-any-return]
+            self._state.generator = dict(self._generator.bit_generator.state)
+            return dict(to_plain(self._state))
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any], rate: float | None = None) -> Self:
@@ -343,16 +327,14 @@ class DriftAlarm:
         It rings at this `rate` from now on; None keeps that of the record. An `InputError` says
         that the state is damaged, or of another format.
         """
-        state = as_state(record, DriftState)
+        state = from_plain(DriftState, record, "the state of a monitor")
         alarm = cls(None, state.classes, state.layers, state.rate if rate is None else rate)
+        check_state(state, alarm._state)
         try:
             alarm._generator.bit_generator.state = state.generator
         except (TypeError, ValueError, KeyError, OverflowError) as error:
             raise InputError(f"the state of the random numbers cannot be read: {error}") from error
-        alarm._resets = state.resets
-        alarm._reference = unpack(state.reference, alarm._reference, "reference")
-        alarm._counts = unpack(state.counts, alarm._counts, "counts")
-        alarm._gamblers.restore(state.gamblers)
+        alarm._state, state.rate = state, alarm.rate
         return alarm
 
     def resume(self, record: Mapping[str, Any]) -> DriftAlarm:
@@ -362,8 +344,8 @@ class DriftAlarm:
         classes or layers.
         """
         found = DriftAlarm.from_dict(record, self.rate)
-        known = found._classes
-        if (found._layers, known) != (self._layers, self._classes[: len(known)]):
+        one, other = found._state, self._state
+        if (one.layers, one.classes) != (other.layers, other.classes[: len(one.classes)]):
             raise InputError("the state of the drift alarm is about other classes or layers")
         return found
 

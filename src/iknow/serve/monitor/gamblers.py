@@ -1,18 +1,16 @@
 """Gamblers who bet on a stream: each has a capital, and rings once, when that is high enough.
 
-Their state is plain values, so that a restart changes no bit. Reading it trusts nothing: it may
-come from a file that somebody has edited.
+They are plain arrays, so that a restart changes no bit. A state that is read back is checked, as it
+may come from a file that somebody has edited.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from typing import Any, Self
 
-import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from iknow.core.arrays import Floats, Ints
 from iknow.core.text import as_real
@@ -20,7 +18,6 @@ from iknow.errors import InputError
 from iknow.serve.monitor.martingale import N_BETS, as_evidence, play, start
 
 SIGNED = ("exponents", "now", "highest")
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -53,27 +50,11 @@ class Alarm:
         return asdict(self)
 
 
-class GamblersState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The state of `Gamblers`, its arrays as bytes; rang: those that rang, and their evidence."""
-
-    stakes: bytes
-    exponents: bytes
-    seen: bytes
-    now: bytes
-    highest: bytes
-    rang_at: bytes
-    rang: list[tuple[int, float]]
-
-
-ARRAYS = GamblersState.__struct_fields__[:-1]
-
-
+@dataclass(eq=False)
 class Gamblers:
     """Several gamblers, each with a stream of its own.
 
     Attributes:
-        names: The kind and the name of each that may ring.
-        thresholds: The capital at which each rings, of shape (n,); inf for never.
         stakes, exponents: Their capital, as `start` has it.
         seen: How many steps each has made.
         now, highest: Logarithms of the capital to base 2.
@@ -81,16 +62,19 @@ class Gamblers:
         rang: Those that rang, in order, with their evidence.
     """
 
-    def __init__(
-        self, names: Sequence[tuple[str, str]], thresholds: Floats, n_bets: int = N_BETS
-    ) -> None:
-        self.names, self.thresholds = names, thresholds
-        self.stakes, self.exponents = start(thresholds.shape, n_bets)
-        self.now: Floats = np.zeros(thresholds.shape)
-        self.highest: Floats = np.zeros(thresholds.shape)
-        self.seen: Ints = np.zeros(thresholds.shape, dtype=np.int64)
-        self.rang_at: Ints = np.zeros(thresholds.shape, dtype=np.int64)
-        self.rang: list[tuple[int, float]] = []
+    stakes: Floats
+    exponents: Ints
+    seen: Ints
+    now: Floats
+    highest: Floats
+    rang_at: Ints
+    rang: list[tuple[int, float]]
+
+    @classmethod
+    def begin(cls, n: int, n_bets: int = N_BETS) -> Self:
+        """So many of them, each with capital 1."""
+        whole, real = np.zeros(n, dtype=np.int64), np.zeros(n)
+        return cls(*start((n,), n_bets), whole, real, real.copy(), whole.copy(), [])
 
     def play(self, which: int | slice, factors: Floats) -> Floats:
         """Let some bet, by what each bet wins; gives logarithms of their capitals after each step.
@@ -105,56 +89,23 @@ class Gamblers:
         self.highest[which] = np.maximum(self.highest[which], found.max(axis=0))
         return found
 
-    def ring(self, which: Ints, found: Floats, before: int) -> None:
+    def ring(self, which: Ints, found: Floats, before: int, thresholds: Floats) -> None:
         """Note who rings, by the logarithms of the capitals of some after each sample.
 
         which, found: of shape (n, m). before: how many samples came before these.
         """
-        for i, column in np.argwhere(found >= np.log2(self.thresholds)[which]).tolist():
+        for i, column in np.argwhere(found >= np.log2(thresholds)[which]).tolist():
             gambler = int(which[i, column])
             if not self.rang_at[gambler]:
                 self.rang_at[gambler] = before + i + 1
                 self.rang.append((gambler, as_evidence(found[i, column])))
 
-    def alarms(self) -> tuple[Alarm, ...]:
-        """Those that rang, in order."""
-        at, enough = self.rang_at.tolist(), self.thresholds.tolist()
+    def alarms(self, names: Sequence[tuple[str, str]], thresholds: Floats) -> tuple[Alarm, ...]:
+        """Those that rang, in order. names: the kind and the name of each."""
+        at, enough = self.rang_at.tolist(), thresholds.tolist()
         return tuple(
-            Alarm(*self.names[each], at[each], evidence, enough[each])
-            for each, evidence in self.rang
+            Alarm(*names[each], at[each], evidence, enough[each]) for each, evidence in self.rang
         )
-
-    def state(self) -> GamblersState:
-        """All that a restart needs."""
-        arrays = {name: pack(getattr(self, name)) for name in ARRAYS}
-        return GamblersState(**arrays, rang=list(self.rang))
-
-    def restore(self, state: GamblersState) -> None:
-        """Go on from a state. Raises an `InputError` if it is damaged."""
-        for name in ARRAYS:
-            setattr(self, name, unpack(getattr(state, name), getattr(self, name), name))
-        self.rang = state.rang
-        if sorted(each for each, _ in self.rang) != np.flatnonzero(self.rang_at).tolist():
-            raise InputError("the alarms of a state do not fit the samples at which they rang")
-
-
-def pack(values: NDArray[Any]) -> bytes:
-    """The values of an array, little-endian."""
-    return values.astype(values.dtype.newbyteorder("<")).tobytes()
-
-
-def unpack(content: bytes, like: NDArray[Any], name: str) -> NDArray[Any]:
-    """The array that `pack` wrote, of the shape and type of another; finite."""
-    try:
-        values = np.frombuffer(content, dtype=like.dtype.newbyteorder("<"))
-        values = values.reshape(like.shape).astype(like.dtype)
-    except ValueError as error:
-        raise InputError(
-            f"{name} must be {like.dtype} values of shape {like.shape}; got {len(content)} bytes"
-        ) from error
-    if not np.isfinite(values).all() or (name not in SIGNED and (values < 0).any()):
-        raise InputError(f"{name} must hold finite numbers, none negative")
-    return values
 
 
 def as_rate(value: Any, what: str = "rate") -> float:
@@ -162,9 +113,21 @@ def as_rate(value: Any, what: str = "rate") -> float:
     return as_real(value, what, "lie between 0 and 1", lambda number: 0 < number < 1)
 
 
-def as_state(record: Mapping[str, Any], kind: type[T]) -> T:
-    """A state of a certain kind from plain values; an `InputError` names what is wrong."""
-    try:
-        return msgspec.convert(record, kind)
-    except msgspec.ValidationError as error:
-        raise InputError(f"this is no state that can be continued: {error}") from error
+def check_state(state: Any, fresh: Any) -> None:
+    """Refuse a state whose arrays have other shapes than those of a fresh one, or unsound values.
+
+    Raises:
+        InputError: It is damaged, or about something else.
+    """
+    for name in (field.name for field in fields(state)):
+        found, known = getattr(state, name), getattr(fresh, name)
+        if is_dataclass(found):
+            check_state(found, known)
+        elif isinstance(found, np.ndarray):
+            is_sound = found.shape == known.shape and np.isfinite(found).all()
+            if not is_sound or (name not in SIGNED and (found < 0).any()):
+                raise InputError(f"{name} must hold finite numbers of shape {known.shape}")
+    if isinstance(state, Gamblers) and (
+        sorted(each for each, _ in state.rang) != np.flatnonzero(state.rang_at).tolist()
+    ):
+        raise InputError("the alarms of a state do not fit the samples at which they rang")
