@@ -36,7 +36,8 @@ def measure(model: Network, files: Sequence[File], said: Said, seed: int) -> dic
     rows = {TEST: parts.test, UNSEEN: parts.unseen, FOREIGN: parts.foreign}
     sets = {name: (said[each], codes[each]) for name, each in rows.items() if len(each)}
     for name, (contents, kinds) in spoil([files[row] for row in parts.test], seed).items():
-        sets[name] = model.ask(contents), _codes(model, kinds)
+        if contents:
+            sets[name] = model.ask(contents), _codes(model, kinds)
     wrong = {name: each.belief != truth for name, (each, truth) in sets.items()}
     clean = methods.score(sets[TEST][0])
     return {

@@ -38,7 +38,6 @@ from iknow.core.text import visible
 from iknow.errors import InputError
 from iknow.models import PrecomputedModel
 from iknow.rules import RULES, Ball, RelativeBall
-from iknow.selection import Selection
 from iknow.tables import DataTable
 
 GOAL = "What to promise"
@@ -227,13 +226,9 @@ def show_fit(classifier: EpistemicClassifier, output: Path, console: Console) ->
     console.print(f"{n_rows:,} training samples of {len(classifier.classes_)} classes")
     console.print(table)
     if hasattr(classifier, "selection_"):
-        show_selection(classifier.selection_, console)
+        selection = classifier.selection_
+        for sentence in selection.sentences():
+            console.print(Text(visible(sentence)))  # it may quote names of layers and classes
+        if selection.certificate is None and selection.false_alarm is None and not selection.note:
+            console.print("Nothing is guaranteed: ask for that with --accuracy or --false-alarm")
     show_written(output, console)
-
-
-def show_selection(selection: Selection, console: Console) -> None:
-    """Print how the neighborhoods perform, and what is promised about them or that nothing is."""
-    for sentence in selection.sentences():
-        console.print(Text(visible(sentence)))  # it may quote names of layers and classes
-    if selection.certificate is None and selection.false_alarm is None and not selection.note:
-        console.print("Nothing is guaranteed: ask for that with --accuracy or --false-alarm")

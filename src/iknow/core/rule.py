@@ -317,10 +317,10 @@ def axes_of(rule: type[Rule]) -> tuple[str, ...]:
 def check_by_layer(given: Any, layers: Iterable[str], *, kind: str) -> None:
     """Check that there is one rule for each layer. kind: what they may be."""
     if not isinstance(given, Mapping):
-        raise InputError(f"neighborhoods must be {kind}; got {shown(given)}")
+        raise InputError(f"the rules must be {kind}; got {shown(given)}")
     if given.keys() != (wanted := set(layers)):
         raise InputError(
-            f"neighborhoods are needed for the layers {names(sorted(wanted))}; got them for "
+            f"rules are needed for the layers {names(sorted(wanted))}; got them for "
             f"{names(sorted(given, key=shown))}"
         )
     for layer, rule in given.items():

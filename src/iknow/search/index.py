@@ -162,13 +162,13 @@ class CheckedIndex(RowIndex):
             raise
         except Exception as error:
             raise InputError(
-                "index could not be made: index(activations, labels, n_classes, rows=rows) raised "
-                f"{type(error).__name__}: {error}"
+                "your index could not be made: search(activations, labels, n_classes, rows=rows) "
+                f"raised {type(error).__name__}: {error}"
             ) from error
         self._name = type(self._given).__name__
         if not isinstance(self._given, Index):
             raise InputError(
-                "index must make an iknow.search.index.Index, with a method gather(queries, k, "
+                "search must make an iknow.search.index.Index, with a method gather(queries, k, "
                 f"per_class); it made {self._name}"
             )
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,7 +27,7 @@ from iknow.errors import BundleError, ExportError, IknowError, InputError, Missi
 from iknow.locking import unforked
 from iknow.models.export import find_exporter
 from iknow.models.inputs import take_rows
-from iknow.models.model import Observation, observe_inputs
+from iknow.models.model import observe_inputs
 from iknow.models.probe import Probe, find_tolerance, row_distances, tables_of
 from iknow.storage.bundle import MODEL, Bundle
 from iknow.storage.manifest import Distance, Exported, OnnxReading
@@ -131,35 +130,15 @@ def _compare(
     allowed: the tolerances; those that are missing are set by what the first classifier says.
     """
     layers, size = one.layers_, one.batch_size
-    prepared = one.model_.prepare(inputs)
-    before = observe_inputs(one.model_, prepared, layers, size)
+    before = observe_inputs(one.model_, one.model_.prepare(inputs), layers, size)
     try:
-        after = observe_inputs(other.model_, other.model_.prepare(inputs), layers, size)
-        first = take_rows(other.model_.prepare(inputs), np.arange(1))
-        alone = observe_inputs(other.model_, first, layers)
+        prepared = other.model_.prepare(inputs)
+        after = observe_inputs(other.model_, prepared, layers, size)
+        alone = observe_inputs(other.model_, take_rows(prepared, np.arange(1)), layers)
     except IknowError as error:
         raise ExportError(f"the exported model fails on the {word}s: {error}") from error
-    for name, values in tables_of(before).items():
-        allowed.setdefault(name, find_tolerance(values))
-    for name, row, distance in _distances(before, after, alone):
-        farthest[name] = max(distance, farthest.get(name, 0.0))
-        if distance > allowed[name]:
-            raise ExportError(
-                f"the exported model differs on {word} {row}: {name} are {distance:.3g} away from "
-                f"the original's, where {allowed[name]:.3g} is allowed"
-            )
-    labels = np.array([*one.classes_.tolist(), "nothing"], dtype=object)  # -1 is no belief
-    _check_same(labels[before.belief], labels[after.belief], "believes", word)
-    if hasattr(one, "neighborhoods_"):
-        _compare_answers(one.assess(inputs), other.assess(inputs), word)
-    return len(before)
-
-
-def _distances(
-    before: Observation, after: Observation, alone: Observation
-) -> Iterator[tuple[str, int, float]]:
-    """The farthest pair of rows in each table, and that of the first sample asked alone."""
     for name, table in tables_of(before).items():
+        tolerance = allowed.setdefault(name, find_tolerance(table))
         for again in (tables_of(after)[name], tables_of(alone)[name]):
             if again.shape[1] != table.shape[1]:
                 raise ExportError(
@@ -167,15 +146,22 @@ def _distances(
                     f"{table.shape[1]}"
                 )
             distances = row_distances(table[: len(again)], again)
-            row = int(distances.argmax())
-            yield name, row, float(distances[row])
-
-
-def _compare_answers(one: Any, other: Any, word: str) -> None:
-    _check_same(one.assertion, other.assertion, "asserts", word)
-    if one.levels is not None:
-        _check_same(one.level, other.level, "has the level", word)
-    _check_same(one.reason, other.reason, "gives the reason", word)
+            row, distance = int(distances.argmax()), float(distances.max())
+            farthest[name] = max(distance, farthest.get(name, 0.0))
+            if distance > tolerance:
+                raise ExportError(
+                    f"the exported model differs on {word} {row}: {name} are {distance:.3g} away "
+                    f"from the original's, where {tolerance:.3g} is allowed"
+                )
+    labels = np.array([*one.classes_.tolist(), "nothing"], dtype=object)  # -1 is no belief
+    _check_same(labels[before.belief], labels[after.belief], "believes", word)
+    if hasattr(one, "neighborhoods_"):
+        mine, theirs = one.assess(inputs), other.assess(inputs)
+        _check_same(mine.assertion, theirs.assertion, "asserts", word)
+        if mine.levels is not None:
+            _check_same(mine.level, theirs.level, "has the level", word)
+        _check_same(mine.reason, theirs.reason, "gives the reason", word)
+    return len(before)
 
 
 def _check_same(before: Any, after: Any, verb: str, word: str) -> None:

@@ -17,6 +17,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -75,29 +76,23 @@ class SealedFile:
         return _identify(self._descriptor) if self.is_mapped else self.opened
 
 
+@dataclass(eq=False)
 class Guard:
     """Decides before each use of a file whether it may be used.
-
-    verify: raises `BundleError` if the content is wrong. end: where the content ends; what follows
-    may come and go. turn: a number that grows with each change appended.
-    by_content: whether `verify` finds every change.
 
     If a file that was verified once grew, or its turn did, that explains why its times differ: it
     is used at once, and compared again meanwhile, so that nobody waits for a writer.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        file: SealedFile,
-        verify: Callable[[], None],
-        end: int,
-        turn: Callable[[], int],
-        *,
-        by_content: bool,
-    ) -> None:
-        self._path, self._file, self._verify, self._end = path, file, verify, end
-        self._find_turn, self._turn, self._by_content = turn, turn(), by_content
+    path: Path
+    file: SealedFile
+    verify: Callable[[], None]  # raises `BundleError` if the content is wrong
+    end: int  # of the content; what follows may come and go
+    find_turn: Callable[[], int]  # a number that grows with each change appended
+    by_content: bool  # whether `verify` finds every change
+
+    def __post_init__(self) -> None:
+        self._turn = self.find_turn()
         self._passed: Identity | None = None
         self._broken: BundleError | None = None
         self._again: threading.Thread | None = None
@@ -107,36 +102,36 @@ class Guard:
         """Refuse a wrong or changed file; quick if nothing changed."""
         if self._broken is not None:
             raise self._changed() from self._broken
-        if self._file.identify() == self._passed:
+        if self.file.identify() == self._passed:
             return
         with self._lock.held():
-            now, opened = self._file.identify(), self._file.opened
+            now, opened = self.file.identify(), self.file.opened
             if now == self._passed:
                 return
             grew = self._grew(now)
             last = self._passed or opened
-            touched = now[:2] != last[:2] and not self._by_content and not grew
-            if now.size < self._end or touched:
+            touched = now[:2] != last[:2] and not self.by_content and not grew
+            if now.size < self.end or touched:
                 raise self._changed()
             if grew and self._passed is not None:
                 self._passed = now
                 self._verify_meanwhile()
                 return
             try:
-                self._verify()
+                self.verify()
             except BundleError as error:
                 raise (self._changed() if now != opened else error) from error
-            after = self._file.identify()
+            after = self.file.identify()
             # A new `ctime` may mean that the file was replaced; the next check will tell.
-            if after.size < self._end:
+            if after.size < self.end:
                 raise self._changed()
             if (after.size, after.mtime) == (now.size, now.mtime):
                 self._passed = now
 
     def _grew(self, now: Identity) -> bool:
         """Whether something was appended since the last look."""
-        before, self._turn = self._turn, self._find_turn()
-        return self._turn > before or now.size > (self._passed or self._file.opened).size
+        before, self._turn = self._turn, self.find_turn()
+        return self._turn > before or now.size > (self._passed or self.file.opened).size
 
     def _verify_meanwhile(self) -> None:
         """Compare the content in a thread, if none does already; a forked child starts its own."""
@@ -149,14 +144,14 @@ class Guard:
         while seen != self._passed:  # once more if it grew meanwhile
             seen = self._passed
             try:
-                self._verify()
+                self.verify()
             except BundleError as error:
                 self._broken = error
                 return
 
     def _changed(self) -> BundleError:
         return BundleError(
-            f"{self._path} was changed after it was loaded: load it again; while a bundle is in "
+            f"{self.path} was changed after it was loaded: load it again; while a bundle is in "
             "use, replace it in one step, as save does"
         )
 

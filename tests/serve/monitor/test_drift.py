@@ -315,8 +315,8 @@ WRONG = {
     "stakes": None,
     "now": "x",
     "exponents": "AAAA",
-    "seen": "//////////8=",
-    "highest": "AAAAAAAA+H8=",
+    "seen": {"shape": [1], "base64": "//////////8="},
+    "highest": {"shape": [1], "base64": "AAAAAAAA+H8="},
     "rang": [[0, 1.0]],
 }
 

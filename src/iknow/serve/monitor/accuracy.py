@@ -43,11 +43,12 @@ from threading import Lock
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from iknow.core.arrays import Floats
 from iknow.errors import InputError
-from iknow.serve.monitor.gamblers import Alarm, Gamblers, as_rate, fit, from_plain, to_plain
+from iknow.selection.record import from_plain, to_plain
+from iknow.serve.monitor.gamblers import Alarm, Gamblers, as_rate, check_state
 from iknow.serve.monitor.martingale import as_evidence
 
 TILTS: Floats = 2.0 ** np.arange(-12, 4.5, 0.5)
@@ -125,7 +126,8 @@ class AccuracyReport:
         return self.alarmed_at is not None
 
 
-class AccuracyState(Struct, eq=False, forbid_unknown_fields=True):
+@dataclass(eq=False)
+class AccuracyState:
     """The whole state of a monitor."""
 
     format: Literal[1]
@@ -210,7 +212,7 @@ class AccuracyMonitor:
     def to_dict(self) -> dict[str, Any]:
         """Return the whole state as plain values for JSON, so that a restart changes nothing."""
         with self._lock:
-            return to_plain(self._state)
+            return dict(to_plain(self._state))
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any], rate: float | None = None) -> Self:
@@ -219,9 +221,9 @@ class AccuracyMonitor:
         It rings at this `rate` from now on; None keeps that of the record. An `InputError` says
         that the state is damaged, or of another format.
         """
-        state = from_plain(record, AccuracyState)
+        state = from_plain(AccuracyState, record, "the state of a monitor")
         monitor = cls(state.certified, state.rate if rate is None else rate)
-        fit(state, monitor._state)
+        check_state(state, monitor._state)
         if not state.errors <= state.samples >= int(state.gamblers.rang_at[0]):
             raise InputError("the numbers in the state of a monitor do not fit each other")
         monitor._state, state.rate = state, monitor.rate

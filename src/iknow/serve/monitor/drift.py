@@ -36,7 +36,7 @@ from threading import Lock
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from iknow.core.arrays import Floats, Ints
 from iknow.core.codes import NO_BELIEF
@@ -44,8 +44,9 @@ from iknow.core.text import as_whole, shown
 from iknow.core.text import name as visible_name
 from iknow.errors import InputError
 from iknow.explain.assessment import Assessment
+from iknow.selection.record import from_plain, to_plain
 from iknow.selection.watch import Watch
-from iknow.serve.monitor.gamblers import Alarm, Gamblers, as_rate, fit, from_plain, to_plain
+from iknow.serve.monitor.gamblers import Alarm, Gamblers, as_rate, check_state
 from iknow.serve.monitor.martingale import (
     N_BINS,
     as_evidence,
@@ -151,7 +152,8 @@ class DriftReport:
         return [*said, self.note] if self.note else said
 
 
-class DriftState(Struct, eq=False, forbid_unknown_fields=True):
+@dataclass(eq=False)
+class DriftState:
     """The whole state of an alarm. reference, counts: of the scores by pool, in their bins."""
 
     format: Literal[1]
@@ -316,7 +318,7 @@ class DriftAlarm:
         """Return the whole state as plain values for JSON, so that a restart changes nothing."""
         with self._lock:
             self._state.generator = dict(self._generator.bit_generator.state)
-            return to_plain(self._state)
+            return dict(to_plain(self._state))
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any], rate: float | None = None) -> Self:
@@ -325,9 +327,9 @@ class DriftAlarm:
         It rings at this `rate` from now on; None keeps that of the record. An `InputError` says
         that the state is damaged, or of another format.
         """
-        state = from_plain(record, DriftState)
+        state = from_plain(DriftState, record, "the state of a monitor")
         alarm = cls(None, state.classes, state.layers, state.rate if rate is None else rate)
-        fit(state, alarm._state)
+        check_state(state, alarm._state)
         try:
             alarm._generator.bit_generator.state = state.generator
         except (TypeError, ValueError, KeyError, OverflowError) as error:

@@ -1,18 +1,16 @@
 """Gamblers who bet on a stream: each has a capital, and rings once, when that is high enough.
 
-Their state is plain values, so that a restart changes no bit. Reading it trusts nothing: it may
-come from a file that somebody has edited.
+They are plain arrays, so that a restart changes no bit. A state that is read back is checked, as it
+may come from a file that somebody has edited.
 """
 
 from __future__ import annotations
 
-from base64 import b64decode
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Self, TypeVar, get_args
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from typing import Any, Self
 
 import numpy as np
-from msgspec import Struct, ValidationError, convert, to_builtins
 
 from iknow.core.arrays import Floats, Ints
 from iknow.core.text import as_real
@@ -20,7 +18,6 @@ from iknow.errors import InputError
 from iknow.serve.monitor.martingale import N_BETS, as_evidence, play, start
 
 SIGNED = ("exponents", "now", "highest")
-State = TypeVar("State", bound=Struct)
 
 
 @dataclass(frozen=True)
@@ -53,7 +50,8 @@ class Alarm:
         return asdict(self)
 
 
-class Gamblers(Struct, eq=False, forbid_unknown_fields=True):
+@dataclass(eq=False)
+class Gamblers:
     """Several gamblers, each with a stream of its own.
 
     Attributes:
@@ -115,45 +113,20 @@ def as_rate(value: Any, what: str = "rate") -> float:
     return as_real(value, what, "lie between 0 and 1", lambda number: 0 < number < 1)
 
 
-def to_plain(state: Struct) -> dict[str, Any]:
-    """A state as plain values for JSON: of an array the bytes, little-endian, as base64."""
-
-    def encode(values: Any) -> bytes:
-        return bytes(values.astype(values.dtype.newbyteorder("<")).tobytes())
-
-    return to_builtins(state, enc_hook=encode)  # type: ignore[no-any-return]
-
-
-def from_plain(record: Mapping[str, Any], kind: type[State]) -> State:
-    """The state of a kind that `to_plain` wrote, its arrays without their shapes.
+def check_state(state: Any, fresh: Any) -> None:
+    """Refuse a state whose arrays have other shapes than those of a fresh one, or unsound values.
 
     Raises:
-        InputError: It is damaged, or of another kind.
+        InputError: It is damaged, or about something else.
     """
-
-    def decode(kind: Any, text: str) -> Any:
-        (number,) = get_args(get_args(kind)[1])
-        return np.frombuffer(b64decode(text, validate=True), np.dtype(number).newbyteorder("<"))
-
-    try:
-        return convert(record, kind, dec_hook=decode)
-    except ValidationError as error:
-        raise InputError(f"this is no state that can be continued: {error}") from error
-
-
-def fit(state: Struct, fresh: Struct) -> None:
-    """Give the arrays of a state the shapes of those of a fresh one; an `InputError` if they lack
-    them, or their values are not sound.
-    """
-    for name in state.__struct_fields__:
+    for name in (field.name for field in fields(state)):
         found, known = getattr(state, name), getattr(fresh, name)
-        if isinstance(found, Struct):
-            fit(found, known)
+        if is_dataclass(found):
+            check_state(found, known)
         elif isinstance(found, np.ndarray):
-            is_sound = found.size == known.size and np.isfinite(found).all()
+            is_sound = found.shape == known.shape and np.isfinite(found).all()
             if not is_sound or (name not in SIGNED and (found < 0).any()):
-                raise InputError(f"{name} must hold {known.size} finite numbers, none negative")
-            setattr(state, name, found.astype(known.dtype).reshape(known.shape))
+                raise InputError(f"{name} must hold finite numbers of shape {known.shape}")
     if isinstance(state, Gamblers) and (
         sorted(each for each, _ in state.rang) != np.flatnonzero(state.rang_at).tolist()
     ):
