@@ -77,8 +77,11 @@ def support_of(rule, distances, codes, belief):
         both = ball(rule.radius) | nearest_of(rule.k, distances)
         return counting(both) if within else set()
     assert isinstance(rule, RelativeBall)
-    if belief not in within:
+    tenth = sorted([*distances, *[math.inf] * 10])[9]
+    if belief not in within or tenth > rule.seen:
         return set()
+    if rule.ratio == 0:
+        return {belief}
     own = sorted(found for found, code in zip(distances, codes, strict=True) if code == belief)
     return {belief} | counting(ball(rule.ratio * own[needed - 1]))
 

@@ -1,10 +1,11 @@
 /* The shapes that the report's modules pass to each other, for tsc. None of it is in the page. */
 
 interface Layer {
-  name: string; width: number; nNeighbors: number; nHeld: number; lipschitz: number;
+  name: string; width: number; nNeighbors: number; nHeld: number; lipschitz: number; jumpsAt: number;
   given: Setting;
   distances: Float64Array; codes: Int32Array; rows: BigInt64Array;
   ranks: Uint8Array | Uint16Array; neighbors: Float32Array;
+  tenth: Float64Array;
   rounding: Float64Array; crossing: Float64Array; stretch: Float64Array;
   /* With a quorum. */
   attack: Float64Array | null; nearerRows: BigInt64Array | null; nearerDistances: Float32Array | null;
@@ -15,7 +16,7 @@ interface Layer {
 
 /* A rule, a value for each of its parameters, and what else it keeps. */
 interface Setting {
-  rule: Rule; text: string; quorum: number[]; radius: any; k: any; ratio: any;
+  rule: Rule; text: string; quorum: number[]; radius: any; k: any; ratio: any; seen: any;
   [value: string]: any;
 }
 

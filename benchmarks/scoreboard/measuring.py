@@ -15,6 +15,7 @@ import numpy as np
 from benchmarks.scoreboard.cells import CLEAN, WRONG_LABELS
 from benchmarks.scoreboard.methods import COVERAGES, IKNOW, Methods
 from iknow.core.arrays import Bools, Floats
+from iknow.core.level import NEARNESS
 from iknow.evaluation.compare import tabulate
 from iknow.evaluation.peers import Softmax
 from iknow.evaluation.risk import certify_threshold, risk_coverage
@@ -46,9 +47,12 @@ def measure(methods: Methods, seed: int) -> tuple[dict[str, Any], Arrays]:
         cells = [[round(v, 6) if ok else None for v, ok in zip(*row, strict=True)] for row in rows]
         return dict(zip(names, cells, strict=True))
 
+    levels = methods.iknow.selection_.levels
+    assert levels is not None
+    of_classes = {voice.layer for voice in levels.voices if voice.name == NEARNESS}
     record: dict[str, Any] = {
         "model_error": float(test.wrong_of(0).mean()),
-        "left_out": sorted(methods.iknow.selection_.left_out),
+        "left_out": sorted({*levels.layers} - of_classes),  # of what is said about classes
         "cells": {},
     }
     places = [next(i for i, one in enumerate(scored) if one is each) for each in cells.values()]

@@ -721,7 +721,9 @@ def test_when_fits_own_tuning_fails_it_warns_and_then_knows_nothing_new(rule, wh
     rng = np.random.default_rng(0)
     X = np.repeat(rng.normal(size=(10, 2)), 12, axis=0)
     y = np.arange(120) % 2  # at each place both classes, as near as can be
-    classifier = EpistemicClassifier(DummyClassifier(), layers=["input"], rule=rule)
+    quorum = 1 if rule is Ball else 50  # more than each class has
+    model = DummyClassifier()
+    classifier = EpistemicClassifier(model, layers=["input"], rule=rule, quorum=quorum)
     with pytest.warns(UserWarning, match=rf"{why}.*Until it is tuned again") as caught:
         classifier.fit(X, y)
     assert [str(warning.filename) for warning in caught] == [__file__]
@@ -753,7 +755,9 @@ def test_fit_tunes_three_layers_too(rule):
 def test_when_no_held_out_sample_can_be_known_fit_warns_and_answers_idk(rule, why):
     X = np.repeat([[0.0], [1.0]], 20, axis=0)
     y = np.arange(40) % 2  # at each place both classes, as near as can be
-    classifier = EpistemicClassifier(DummyClassifier(), layers=["input"], rule=rule)
+    quorum = 1 if rule is Ball else 20  # more than each class has
+    model = DummyClassifier()
+    classifier = EpistemicClassifier(model, layers=["input"], rule=rule, quorum=quorum)
     with pytest.warns(UserWarning, match=why):
         classifier.fit(X, y)
     assert set(classifier.assess([[0.5], [2.0]]).assertion.tolist()) == {Assertion.IDK}

@@ -35,8 +35,6 @@ def test_a_tuned_classifier_says_what_was_chosen_and_what_is_promised():
     for layer, rule in classifier.neighborhoods_.items():
         assert layer in words
         assert repr(rule) in words
-    for left in classifier.selection_.left_out:
-        assert f"Layer {left} is left out" in words
     for sentence in classifier.selection_.sentences():
         assert sentence in words
     assert COLORS[Assertion.IK] in classifier._repr_html_().partition(">")[0]

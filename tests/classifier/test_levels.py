@@ -50,13 +50,13 @@ def test_by_default_the_samples_at_the_chosen_level_or_above_are_ik(network):
         np.testing.assert_array_equal(known, assessment.level >= selection.level)
         assert 0 < known.sum() < 200
         assert {type(rule) for rule in classifier.neighborhoods_.values()} == {RelativeBall}
-        assert {rule.quorum for rule in classifier.neighborhoods_.values()} == {(1, 3)}
+        assert {rule.quorum for rule in classifier.neighborhoods_.values()} == {(3, 3)}
 
 
 def test_what_holds_a_level_down_is_the_reason_why_it_is_not_ik(network):
     X, y = make_data(400, seed=1)
     classifier = fitted(network).tune(X, y, coverage=0.6)
-    strange = np.concatenate([make_data(200, seed=2)[0], make_data(50, seed=3)[0] * 3])
+    strange = np.concatenate([make_data(600, seed=2)[0], make_data(50, seed=3)[0] * 3])
     assessment = classifier.assess(strange)
     weakest = np.array([text.split()[0] for text in assessment.weakest])
     known = assessment.assertion == Assertion.IK
@@ -65,7 +65,10 @@ def test_what_holds_a_level_down_is_the_reason_why_it_is_not_ik(network):
     assert set(assessment.reason[not_near].tolist()) == {Reason.EXTRAPOLATION}
     overlapping = assessment.reason == Reason.OVERLAP  # so it is near enough in every layer
     assert overlapping.sum() > 10
-    assert set(weakest[overlapping]) == {"clarity"}
+    assert set(weakest[overlapping]) <= {"clarity", "confidence"}
+    doubted = assessment.reason == Reason.DOUBT
+    assert doubted.sum() > 10
+    assert set(weakest[doubted]) == {"confidence"}
 
 
 def test_an_invalid_sample_is_at_level_0_and_disturbs_no_other(network):
@@ -93,15 +96,15 @@ def test_neighborhoods_without_levels_say_how_to_get_them(network):
 
 
 def test_levels_can_be_tuned_without_labels_but_not_certified(network):
-    X, y = make_data(400, seed=1)
+    X, _ = make_data(400, seed=1)
     classifier = fitted(network)
-    with_labels = classifier.tune(X, y, coverage=0.6).neighborhoods_
-    assert classifier.tune(X, coverage=0.6).neighborhoods_ == with_labels
+    without_labels = classifier.tune(X, coverage=0.6).neighborhoods_
+    assert classifier.selection_.coverage == pytest.approx(0.6, abs=0.01)
     assert np.isnan(classifier.selection_.accuracy)
     for goal in ({}, {"accuracy": 0.9}):
         with pytest.raises(InputError, match="an accuracy needs labels: give y too"):
             classifier.tune(X, **goal)
-    assert classifier.neighborhoods_ == with_labels
+    assert classifier.neighborhoods_ == without_labels
 
 
 def test_a_selection_of_another_classifier_says_the_same_and_has_levels(network):
@@ -177,37 +180,39 @@ def noisy_layer(n, seed):
     return (np.eye(3)[beliefs], {"told": told, "noise": rng.normal(size=(n, 4))}), y
 
 
-def test_a_layer_of_noise_is_left_out_and_never_asked_again(tmp_path):
+def unsure(n, seed):
+    """Scores that know when they are wrong, a layer that blurs them, and one of mere noise."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 3
+    place = 3.0 * np.eye(3)[y] + rng.normal(size=(n, 3))
+    layers = {"noise": rng.normal(size=(n, 2)), "told": place + 0.8 * rng.normal(size=(n, 3))}
+    return (3.0 * place, layers), y
+
+
+def test_a_layer_of_noise_says_nothing_about_classes():
+    classifier = EpistemicClassifier(PrecomputedModel(), progress=False).fit(*unsure(300, 0))
+    classifier.tune(*unsure(900, 1), coverage=0.7)
+    spoken = {v.name for v in classifier.selection_.levels.voices if v.layer == "noise"}
+    assert spoken == {"familiarity"}
+    rule = classifier.neighborhoods_["noise"]
+    assert (rule.radius, rule.ratio) == (np.inf, 0.0)
+    X_new, y_new = unsure(200, 2)
+    assert evaluate(classifier.assess(X_new), y_new).f_ik == pytest.approx(0.7, abs=0.1)
+    # But noise that is like none in training is told.
+    far = X_new[0], {**X_new[1], "noise": X_new[1]["noise"] + 100}
+    assert not (classifier.assess(far).assertion == Assertion.IK).any()
+
+
+def test_a_layer_speaks_about_classes_when_tuning_finds_it_meaningful():
     X, y = noisy_layer(300, seed=0)
     classifier = EpistemicClassifier(PrecomputedModel(), progress=False).fit(X, y)
     X_val, y_val = noisy_layer(300, seed=1)
-    classifier.tune(X_val, y_val, coverage=0.8)
-    assert list(classifier.selection_.left_out) == ["noise"]
-    assert "nearness means little in it" in classifier.selection_.left_out["noise"]
-    assert list(classifier.neighborhoods_) == ["told"]
-    X_new, y_new = noisy_layer(200, seed=2)
-    assessment = classifier.assess(X_new)
-    assert list(assessment.evidence) == list(assessment.supports) == ["told"]
-    assert evaluate(assessment, y_new).f_ik == pytest.approx(0.8, abs=0.1)
-    assert [layer.layer for layer in assessment.explain(0).layers] == ["told"]
-    # The noise changes nothing, not even where it is missing.
-    alone = EpistemicClassifier(PrecomputedModel(), ["told"], progress=False).fit(X, y)
-    alone.tune(X_val, y_val, coverage=0.8)
-    np.testing.assert_array_equal(alone.assess(X_new).level, assessment.level)
-
-
-def test_a_layer_left_out_comes_back_when_tuning_finds_it_meaningful():
-    X, y = noisy_layer(300, seed=0)
-    classifier = EpistemicClassifier(PrecomputedModel(), progress=False).fit(X, y)
-    X_val, y_val = noisy_layer(300, seed=1)
-    classifier.tune(X_val, y_val, coverage=0.8)
-    assert list(classifier.neighborhoods_) == ["told"]
-    # Now the noisy layer lies on top of training samples of the believed class.
-    rows = [np.flatnonzero(y == belief)[0] for belief in X_val[0].argmax(axis=1)]
+    # Now the noisy layer lies on top of training samples of the true class.
+    rows = [np.flatnonzero(y == label)[0] for label in y_val]
     helpful = X_val[0], {**X_val[1], "noise": X[1]["noise"][rows] + 1e-3}
     classifier.tune(helpful, y_val, coverage=0.8)
-    assert classifier.selection_.left_out == {}
-    assert set(classifier.neighborhoods_) == {"told", "noise"}
+    spoken = {v.name for v in classifier.selection_.levels.voices if v.layer == "noise"}
+    assert "clarity" in spoken
 
 
 @pytest.mark.parametrize("quorum", [(4, 1), (4, 4), 6])
@@ -305,7 +310,9 @@ def most_known(assessment, y_true, accuracy):
 
 
 def test_wrong_labels_cost_the_default_less_than_where_one_has_a_veto(digits):
-    """0.94 against 0.86 of the samples at an accuracy of 0.995, when this was written."""
+    """Budgets take the veto from most of them: 0.895 against 0.885 of the samples at an accuracy of
+    0.995, when this was written.
+    """
     model, training, validation, test = digits
     found = {}
     for quorum in (None, 1):
@@ -313,7 +320,7 @@ def test_wrong_labels_cost_the_default_less_than_where_one_has_a_veto(digits):
         classifier.tune(validation[0], coverage=0.75)
         found[quorum] = most_known(classifier.assess(test[0]), test[1], accuracy=0.995)
     assert found[None] > 0.85
-    assert found[None] > found[1] + 0.05
+    assert found[None] > found[1]
 
 
 def test_a_quorum_gives_balls_back_what_wrong_labels_take(digits):

@@ -73,7 +73,7 @@ def test_only_a_rule_with_a_radius_is_left_to_tune():
 @pytest.mark.parametrize(
     ("rule", "quorum", "expected"),
     [
-        (RelativeBall, None, (1, 3)),
+        (RelativeBall, None, (3, 3)),
         (Ball, None, (1, 1)),
         (Nearest, None, (1, 1)),
         (RelativeBall, 1, (1, 1)),

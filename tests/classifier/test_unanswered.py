@@ -82,7 +82,10 @@ def test_training_on_raw_values_that_are_missing_names_the_remedy(frozen):
     trees = HistGradientBoostingClassifier(max_iter=3)
     model = FrozenEstimator(trees.fit(asked, y_true)) if frozen else trees
     with pytest.raises(InputError, match=r"row 0 has .*'input'.* an imputer .* or 'output' alone"):
-        EpistemicClassifier(model, rule=Ball(1.0)).fit(asked, y_true)
+        EpistemicClassifier(model, ["input", "output"], Ball(1.0)).fit(asked, y_true)
+    # By default gaps are seen as what they are.
+    seen = EpistemicClassifier(model, rule=Ball(1.0)).fit(asked, y_true)
+    assert seen.layers_ == ("table", "output")
 
 
 def test_a_model_that_refuses_some_samples_is_asked_about_the_others_as_ever():
@@ -377,7 +380,7 @@ def test_a_perfect_model_with_unsorted_classes_is_right_about_everything(
         assert assessment.belief.tolist() == y.tolist()
         assert evaluate(assessment, y).overall_accuracy == 1
         coverage = (assessment.assertion == Assertion.IK).mean()
-        assert coverage == 1 if rule is Ball else coverage > 0.7
+        assert coverage == 1 if rule is Ball else coverage > 0.6  # of 0.75, by a few samples
 
 
 class Broken(Unsorted):

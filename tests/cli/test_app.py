@@ -105,8 +105,8 @@ def test_fit_and_assess_work_on_every_format_as_the_library_does(folder, wine, e
     columns = _columns(folder / out)
     assert columns["belief"] == assessment.belief.tolist()
     assert columns["assertion"] == [("IDK", "IMK", "IK")[a] for a in assessment.assertion]
-    distances = assessment.evidence["standardscaler"].class_distances
-    own = distances[np.arange(48), assessment.belief_codes]
+    third = assessment.evidence["standardscaler"].distances[:, :, 2]  # of each class
+    own = third[np.arange(48), assessment.belief_codes]
     written = np.array(columns["standardscaler:for"], dtype=float)
     np.testing.assert_allclose(written, own, rtol=1e-12)
 
@@ -138,8 +138,9 @@ def _columns(path):
 
 def test_train_makes_a_model_holds_a_part_out_and_names_samples_by_their_row_in_the_file(folder):
     succeed(
-        "fit", "train.csv", "--label", "kind", "--train", "--model", "new.joblib", "-o", "b.iknow"
-    )
+        "fit", "train.csv", "--label", "kind", "--train", "--model", "new.joblib", "-o", "b.iknow",
+        "--quorum", "1,3",
+    )  # fmt: skip
     succeed(
         "assess",
         "b.iknow",
@@ -440,21 +441,25 @@ def test_a_coverage_can_be_matched_and_an_accuracy_guaranteed(folder):
     assert not (folder / "c.iknow").exists()
 
 
+def coverage_in(said):
+    return float(re.search(r"coverage ([\d.]+)%", said)[1])
+
+
 def test_without_a_goal_it_says_what_could_not_be_guaranteed(folder):
     said = flat(fit_wine())
-    assert "coverage 75.0%" in said
+    assert coverage_in(said) == pytest.approx(75, abs=2.5)  # levels tie: one sample of 40
     assert "Nothing is guaranteed: too few samples" in said
 
 
 def test_false_alarms_can_be_bounded_without_labels(folder, wine):
     X, _, _ = wine
-    np.save(folder / "unlabeled.npy", X[90:130])
+    np.save(folder / "unlabeled.npy", X[90:])
     words = ["fit", "train.npz", "--model", "model.joblib", "-o", "b.iknow"]
     words += ["--validation", "unlabeled.npy"]
     said = flat(succeed(*words, "--false-alarm", "0.1"))
     assert "Guaranteed: an ordinary sample is not IK with probability 0.1 at most" in said
     assert "accuracy on it" not in said
-    assert "coverage 80.0%" in flat(succeed(*words, "--coverage", "0.8"))
+    assert coverage_in(succeed(*words, "--coverage", "0.8")) == pytest.approx(80, abs=2.5)
     assert "has no labels" in fail(*words)
     assert "has no labels" in fail(*words, "--accuracy", "0.5")
     assert "has no labels" in fail(*words, "--coverage", "0.8", "--rule", "nearest")
@@ -464,7 +469,7 @@ def test_reference_samples_lay_the_path(folder, wine):
     X, y, _ = wine
     np.save(folder / "ordinary.npy", X[130:170])
     said = fit_wine("--coverage", "0.5", "--reference", "ordinary.npy", ending="npz")
-    assert "coverage 50.0%" in said
+    assert coverage_in(said) == pytest.approx(50, abs=2.5)
     made = EpistemicClassifier.load("wine.iknow", joblib.load("model.joblib"))
     direct = EpistemicClassifier(FrozenEstimator(joblib.load("model.joblib")))
     direct.fit(X[:90], y[:90]).tune(X[90:130], coverage=0.5, reference=X[130:170])
@@ -535,7 +540,7 @@ def test_levels_are_written_and_shown_where_there_are_levels(folder, wine):
     assert not {"level", "weakest"} & set(_columns(folder / "out.csv"))
 
 
-def test_a_layer_that_is_left_out_is_named_as_it_is_and_not_as_markup(folder, wine):
+def test_a_layer_is_named_as_it_is_and_not_as_markup(folder, wine):
     """Names of layers come from files: they must not style or control the terminal."""
     codes = np.unique(wine[1], return_inverse=True)[1]
     rng = np.random.default_rng(0)
@@ -545,7 +550,6 @@ def test_a_layer_that_is_left_out_is_named_as_it_is_and_not_as_markup(folder, wi
         layers = {"layer:a": place[rows], "layer:[red]b\x1b[/red]": noise[rows]}
         np.savez(folder / f"{part}.npz", scores=np.eye(3)[codes][rows], y=codes[rows], **layers)
     said = succeed("fit", "t.npz", "--validation", "v.npz", "--coverage", "0.5", "-o", "b.iknow")
-    assert "left out" in said
-    assert "Layer [red]b\\x1b[/red] is left out: nearness means little" in flat(said)
+    assert "in [red]b\\x1b[/red]: " in flat(said)
     assert "\x1b" not in said
     assert "90 samples" in succeed("assess", "b.iknow", "t.npz")

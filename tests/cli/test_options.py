@@ -63,11 +63,21 @@ def test_metrics_are_for_all_layers_or_for_one(irises, iknow):
     assert "metric" in iknow.fail(*FIT, "--metric", "furlongs")
 
 
-def test_doubt_is_a_voice_if_asked_for(irises, iknow):
-    iknow(*FIT, "--coverage", "0.5", "--doubt")
-    assert load().selection_.levels.hears_model
-    iknow(*FIT, "--coverage", "0.5", "--no-doubt")
-    assert not load().selection_.levels.hears_model
+def test_a_premium_buys_budgets_and_confidence_is_always_heard(irises, iknow):
+    iknow(*FIT, "--coverage", "0.5")
+    usual = load().selection_
+    iknow(*FIT, "--coverage", "0.5", "--premium", "0.05")
+    assert load().selection_ == usual
+    iknow(*FIT, "--coverage", "0.5", "--premium", "0")
+    least = load().selection_
+    iknow(*FIT, "--coverage", "0.5", "--premium", "100")
+    most = load().selection_
+    assert [each.goal.premium for each in (least, usual, most)] == [0, 0.05, 100]
+    for each in (least, usual, most):
+        assert each.levels.hears_model
+    spent = [sum(voice.budget for voice in each.levels.voices) for each in (least, most)]
+    assert spent[0] < spent[1]
+    assert "premium" in iknow.fail(*FIT, "--premium", "-1", code=2)
 
 
 def test_classes_name_the_scores_of_a_model(irises, iknow):
@@ -191,7 +201,7 @@ def test_info_says_what_a_bundle_is_and_needs_no_model(irises, iknow):
     pytest.importorskip("iknow.storage.info")
     iknow(*FIT, "--accuracy", "0.5", "--name", "irises", "--note", "for a test")
     said = " ".join(iknow("info", "new.iknow").split())
-    for word in ("irises", "for a test", "LogisticRegression", "standardscaler", "1, 3",
+    for word in ("irises", "for a test", "LogisticRegression", "standardscaler", "3",
                  "IK begins at", "Guaranteed with confidence 0.95", "80 of training"):  # fmt: skip
         assert word in said
     told = json.loads(iknow("info", "new.iknow", "--json"))

@@ -33,6 +33,8 @@ MORE_RULES = [
     Ball(0.8, quorum=(2, 1)),
     Nearest(2, quorum=(2, 1)),
     RelativeBall(1.5, 1.2, quorum=(2, 1)),
+    RelativeBall(1.5, 1.2, 0.9),
+    RelativeBall(math.inf, 0.0, 0.9),
 ]
 
 

@@ -34,6 +34,7 @@ RADIUS = {
     "BallElseNearest": lambda radius: BallElseNearest(radius, 1),
     "BallWithNearest": lambda radius: BallWithNearest(radius, 1),
     "RelativeBall": lambda radius: RelativeBall(radius, 2.0),
+    "seen": lambda radius: RelativeBall(1.0, 2.0, radius),
 }
 K = {
     "Nearest": Nearest,
@@ -96,7 +97,7 @@ class Everything(Rule):
         (RelativeBall(2, 1), [1, 2, NO_REACH]),
         (RelativeBall(math.inf, 4), [4, 8, 12]),
         (RelativeBall(2, 0.5), [[1, 0.5], [1, 2], [NO_REACH, NO_REACH]]),
-        (RelativeBall(math.inf, 0), [[1, 0], [0, 2], [3, 0]]),
+        (RelativeBall(math.inf, 0), [[1, NO_REACH], [NO_REACH, 2], [3, NO_REACH]]),
     ],
     ids=repr,
 )
@@ -140,7 +141,7 @@ def test_a_rule_shows_its_quorum_if_it_has_one():
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=list(RULES))
 def test_a_quorum_is_given_by_name_alone(rule):
-    values = {"radius": 1.0, "k": 2, "ratio": 1.5}
+    values = {"radius": 1.0, "k": 2, "ratio": 1.5, "seen": 3.0}
     given = [values[name] for name in parameters_of(rule) if name in values]
     assert rule(*given, quorum=[1, 3]).quorum == (1, 3)
     with pytest.raises(TypeError, match="positional arguments"):
@@ -174,6 +175,7 @@ def test_a_rule_is_made_with_a_quorum_if_it_takes_one():
         (Ball(np.float32(0.1)), Ball(float(np.float32(0.1)))),
         (BallElseNearest(np.float64(0.3), np.int64(3)), BallElseNearest(0.3, 3)),
         (BallWithNearest(1e-300, np.uint8(255)), BallWithNearest(1e-300, 255)),
+        (RelativeBall(1, 0, np.float32(2)), RelativeBall(1.0, 0.0, 2.0)),
         (Ball(0), Ball(0.0)),
         (Ball(math.inf), Ball(math.inf)),
     ],
@@ -182,7 +184,7 @@ def test_a_rule_is_made_with_a_quorum_if_it_takes_one():
 def test_parameters_become_plain_numbers_and_survive_json(given, plain):
     assert given == plain
     assert hash(given) == hash(plain)
-    kinds = {"radius": float, "ratio": float, "k": int, "quorum": tuple}
+    kinds = dict.fromkeys(("radius", "ratio", "seen"), float) | {"k": int, "quorum": tuple}
     assert [type(value) for value in vars(given).values()] == [kinds[name] for name in vars(plain)]
     restored = rule_from_dict(json.loads(json.dumps(rule_to_dict(given))))
     assert (type(restored), restored) == (type(given), given)
@@ -195,6 +197,9 @@ def test_rules_with_the_same_parameters_are_still_different():
 def test_a_rule_reads_k_neighbors_or_none():
     rules = [Ball(1), Nearest(2), BallElseNearest(1, 3), BallWithNearest(1, 4), RelativeBall(1, 2)]
     assert [rule.n_neighbors for rule in rules] == [0, 2, 3, 4, 0]
+    # As `seen` asks about the tenth, and one more for each change that may do no harm.
+    assert RelativeBall(1, 2, 3).n_neighbors == 10
+    assert RelativeBall(1, 2, 3, quorum=(2, 4)).n_neighbors == 13
 
 
 def test_the_rules_are_the_four_of_the_paper_and_ours_by_name():
@@ -219,7 +224,10 @@ def test_only_nearest_is_made_from_k_alone_and_only_the_balls_by_themselves_lack
         (Nearest(3), {"rule": "Nearest", "k": 3}),
         (BallElseNearest(2, 3), {"rule": "BallElseNearest", "radius": 2.0, "k": 3}),
         (BallWithNearest(1e-300, 1), {"rule": "BallWithNearest", "radius": 1e-300, "k": 1}),
-        (RelativeBall(2, 3), {"rule": "RelativeBall", "radius": 2.0, "ratio": 3.0}),
+        (
+            RelativeBall(2, 3, 4),
+            {"rule": "RelativeBall", "radius": 2.0, "ratio": 3.0, "seen": 4.0},
+        ),
         (Nearest(3, quorum=(1, 3)), {"rule": "Nearest", "k": 3, "quorum": [1, 3]}),
         (Nearest(3, quorum=1), {"rule": "Nearest", "k": 3}),
     ],

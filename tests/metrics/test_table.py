@@ -8,7 +8,6 @@ from sklearn.preprocessing import RobustScaler
 
 from iknow.errors import InputError
 from iknow.metrics import Cosine, Euclidean, Scaled, Table
-from iknow.metrics.table import NEW
 from iknow.testing import MetricContract
 
 
@@ -173,7 +172,7 @@ def test_a_gap_where_training_has_none_is_further_than_anything_ordinary():
     metric = Table().fit(layer(training), None)
     query = training[:1].copy()
     query[0, 2] = np.nan
-    assert metric.distances(layer(query), layer(training)).min() >= NEW
+    assert metric.distances(layer(query), layer(training)).min() >= 30
 
 
 def test_a_value_that_training_never_has_is_measured_in_the_smallest_scale():
@@ -189,5 +188,144 @@ def test_an_odd_number_of_activations_and_use_before_fit_are_refused():
         Table().fit(np.zeros((3, 5)), None)
     with pytest.raises(InputError, match="is not fitted"):
         Table().transform(np.zeros((3, 4)))
-    with pytest.raises(InputError, match=r"a positive weight.*the smallest scale or weight 0"):
-        Table(np.zeros(2), np.ones(2), np.array([1.0, 0.0]))
+    for weight in ([1.0, 0.0], [1.0]):
+        with pytest.raises(InputError, match=r"a Table needs .* scales and weights positive"):
+            Table(np.zeros(2), np.ones(2), np.array(weight), np.zeros(2), new=np.array([30.0]))
+
+
+# Categories
+
+
+class TestTableWithCategories(MetricContract):
+    n_features = 6
+
+    def make_metric(self):
+        return Table()
+
+    def _draw(self, seed, n, size):
+        """Numbers, categories and a column of names, with gaps in each."""
+        rng = np.random.default_rng(seed)
+        kinds = np.tile([0.0, 2.0, 2.0], (n, 1))
+        values = np.column_stack(
+            [
+                (size * rng.standard_normal(n)).astype(np.float32),
+                rng.integers(0, 5, n),
+                rng.integers(0, 2**24, n),
+            ]
+        ).astype(np.float64)
+        gaps = rng.random((n, 3)) < 0.2
+        return np.column_stack([np.where(gaps, 0.0, values), np.where(gaps, 1.0, kinds)])
+
+
+GAP = None
+MOST = 256
+
+
+def encoded(rows):
+    """What the layer holds: gaps are None, categories ints in lists, numbers floats."""
+    values = [[each[0] if isinstance(each, list) else each or 0.0 for each in row] for row in rows]
+    flags = [
+        [1.0 if each is GAP else 2.0 if isinstance(each, list) else 0.0 for each in row]
+        for row in rows
+    ]
+    return np.column_stack([np.array(values, dtype=float), flags])
+
+
+def column_distance(training, left, right, spread, new):
+    """The squared distance that one column adds, by the definition; training: its cells there."""
+    there = [each for each in training if each is not GAP]
+    codes = [each[0] for each in there if isinstance(each, list)]
+    distinct = set(codes)
+    if len(distinct) > max(20, len(codes) / 2):
+        return 0.0  # names say nothing about what is alike
+    # Of the same frequency, the smaller code.
+    common = sorted(distinct, key=lambda code: (-codes.count(code), code))[:MOST]
+    center, scale = spread
+
+    def describe(cell):
+        """Where a cell lies on the line of its column, its gap and its category."""
+        if cell is GAP:
+            return 0.0, 1.0 if any(each is GAP for each in training) else new, None
+        if isinstance(cell, list):
+            known = cell[0] in distinct
+            return 0.0 if known else new, 0.0, cell[0] if cell[0] in common else None
+        return new if codes else (cell - center) / scale, 0.0, None
+
+    (x, gap, category), (z, other_gap, other_category) = describe(left), describe(right)
+    named = 0.0
+    if category != other_category:
+        named = 0.5 * (category is not None) + 0.5 * (other_category is not None)
+    return (x - z) ** 2 + (gap - other_gap) ** 2 + named
+
+
+def some_cells(rng, n, n_codes, gaps, strange):
+    """A column of numbers, of few categories, of many, and of names."""
+    rows = []
+    for _ in range(n):
+        row = [
+            float(np.float32(rng.normal(5, 2))),
+            [int(rng.integers(3))],
+            [int(min(rng.geometric(0.02), n_codes))],
+            [int(rng.integers(2**24))],
+        ]
+        for j in range(4):
+            if rng.random() < gaps[j]:
+                row[j] = GAP
+            elif rng.random() < strange:
+                row[j] = [999] if j == 0 else 7.0 if j == 1 else [10**6 + j]
+        rows.append(row)
+    return rows
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_distances_of_categories_gaps_and_what_is_new_equal_those_written_out(seed, monkeypatch):
+    monkeypatch.setattr("iknow.metrics.table.MOST_CATEGORIES", 10)
+    monkeypatch.setitem(globals(), "MOST", 10)
+    rng = np.random.default_rng(seed)
+    training = some_cells(rng, 300, 60, (0.2, 0.0, 0.1, 0.1), strange=0.0)
+    a, b = (some_cells(rng, 25, 60, [0.2] * 4, strange=0.2) for _ in range(2))
+    b += training[:10]
+    metric = Table().fit(encoded(training), None)
+    assert metric.kind.tolist() == [0, 1, 1, 2]
+    numbers = np.array([row[0] for row in training if row[0] is not GAP])
+    spread = Scaled().fit(numbers[:, None], None)
+    ends = spread.center[0], spread.scale[0]
+    new = max(30.0, 2 * np.abs((numbers - ends[0]) / ends[1]).max())
+    assert metric.new.tolist() == [new]
+
+    def distance(x, z):
+        columns = zip(zip(*training, strict=True), x, z, strict=True)
+        return math.sqrt(sum(column_distance(*each, ends, new) for each in columns))
+
+    expected = [[distance(x, z) for z in b] for x in a]
+    found = metric.distances(encoded(a), encoded(b))
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_two_categories_are_as_far_apart_as_two_numbers_that_differ_by_a_scale():
+    metric = Table().fit(encoded([[[1], 0.0], [[2], 1.0]] * 20), None)
+    same, other, number = encoded([[[1], 0.0], [[2], 0.0], [[1], 1.0]])
+    apart = metric.distances(same[None], np.stack([other, number]))
+    np.testing.assert_allclose(apart, [[1.0, 1.0 / metric.scale[1]]])
+
+
+@pytest.mark.parametrize("far", [1.0, 100.0, 1e6])
+def test_what_is_new_is_further_than_any_training_value_is_from_its_median(far):
+    rows = [[float(i % 7), [i % 3]] for i in range(60)] + [[far, [0]]]
+    metric, training = Table().fit(encoded(rows), None), encoded(rows)
+    ordinary = np.abs(metric.transform(training)[:, 0]).max()
+    queries = encoded([[[5], [0]], [3.0, [77]], [3.0, 1.0], [GAP, [0]], [3.0, GAP]])
+    apart = metric.distances(queries, training).min(axis=1)
+    assert (apart >= (max(30, 2 * ordinary) - ordinary) * (1 - 1e-12)).all()
+
+
+def test_a_column_of_names_says_nothing_and_one_of_few_values_is_kept():
+    rng = np.random.default_rng(0)
+    names = [[[int(code)], [i % 20], float(i % 5)] for i, code in enumerate(rng.permutation(90))]
+    metric = Table().fit(encoded(names), None)
+    assert metric.kind.tolist() == [2, 1, 0]
+    strange = encoded([[[12345], [1], 2.0], [GAP, [1], 2.0], [7.0, [1], 2.0]])
+    assert not metric.distances(strange, strange).any()
+    # Up to 20 values may be categories, even if each occurs once.
+    assert Table().fit(encoded([[[i]] for i in range(20)]), None).kind.tolist() == [1]
+    assert Table().fit(encoded([[[i]] for i in range(21)]), None).kind.tolist() == [2]

@@ -84,7 +84,8 @@ def test_a_network_has_no_output_layer_but_logits():
     with pytest.raises(LayerError) as caught:
         observe(fit(network()), X, ("output",))
     assert str(caught.value) == (
-        "MLPClassifier has no layer 'output': it has 'input', 'hidden1', 'hidden2', 'logits'"
+        "MLPClassifier has no layer 'output': it has 'input', 'hidden1', 'hidden2', 'logits', "
+        "'table'"
     )
 
 

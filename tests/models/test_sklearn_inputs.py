@@ -336,7 +336,7 @@ def test_categories_and_missing_values_go_to_a_column_transformer_as_they_are(tm
     ec.save(tmp_path / "b.iknow")
     EpistemicClassifier.load(tmp_path / "b.iknow", model)
     trained = EpistemicClassifier(clone(model)).fit(FRAME, KINDS)
-    assert trained.layers_ == ("columntransformer",)
+    assert trained.layers_ == ("table",)
 
 
 def test_a_model_that_takes_columns_by_name_may_get_them_in_any_order():

@@ -1,5 +1,7 @@
 """The layers of trees: leaves as the libraries themselves find them, and numbers with gaps."""
 
+from zlib import crc32
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer, load_iris, make_classification
@@ -23,7 +25,7 @@ from iknow.errors import InputError, LayerError
 from iknow.metrics import Euclidean, Hamming, Table
 from iknow.models import SklearnModel
 from iknow.models.inputs import measure
-from iknow.models.sklearn import as_leaves, find_numbers, leaf_finder, takes_gaps
+from iknow.models.sklearn import as_leaves, find_table, leaf_finder, takes_gaps
 from iknow.testing import ModelContract
 from tests.choosing import level_layers
 from tests.models.keeping import assert_comes_back
@@ -150,24 +152,11 @@ def test_far_away_all_samples_share_the_outermost_leaves_and_only_the_input_sees
     assert not (both.assess(far).assertion == Assertion.IK).any()
 
 
-def test_the_input_is_kept_beside_leaves_however_often_it_disagrees():
-    rng = np.random.default_rng(0)
-    noisy = np.column_stack([X, 30 * rng.standard_normal((150, 40))])
-    forest = RandomForestClassifier(50, random_state=0).fit(noisy[::2], Y[::2])
-    ec = EpistemicClassifier(forest, layers=["input", "output", "leaves"], metric="euclidean")
-    ec.set_params(metric={"input": "euclidean", "output": "euclidean"})
-    ec.fit(noisy[::2], Y[::2]).tune(noisy[1::2], coverage=0.5)
-    assert set(ec.selection_.left_out) == {"input"}  # the output is kept instead
-    ec.set_params(layers=["input", "leaves"], metric={"input": "euclidean"})
-    ec.fit(noisy[::2], Y[::2]).tune(noisy[1::2], coverage=0.5)
-    assert ec.selection_.left_out == {}
-
-
-def test_leaves_too_coarse_to_tell_classes_apart_are_left_out():
+def test_leaves_too_coarse_to_tell_classes_apart_cost_no_coverage():
     stumps = RandomForestClassifier(3, max_depth=1, max_features=1, random_state=0)
     stumps.fit(X[::2], Y[::2])
     ec = EpistemicClassifier(stumps).fit(X[::2], Y[::2]).tune(X[1::2], coverage=0.7)
-    assert set(ec.selection_.left_out) == {"leaves"}
+    assert set(ec.neighborhoods_) == {"input", "leaves"}
     assert (ec.assess(X[1::2]).assertion == Assertion.IK).mean() > 0.6
 
 
@@ -255,7 +244,7 @@ def test_gaps_in_later_batches_count_too_or_are_an_error_that_names_the_layers()
     assert named.layers_ == ("table", "leaves")
 
 
-def test_numbers_are_the_numeric_columns_of_a_frame_and_their_gaps():
+def test_a_table_holds_numbers_codes_of_categories_and_gaps():
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(
         {
@@ -266,17 +255,19 @@ def test_numbers_are_the_numeric_columns_of_a_frame_and_their_gaps():
             "e": [True, False],
         }
     )
-    expected = [[1.5, 0, 1, 0, 1, 0], [0, 3, 0, 1, 0, 0]]
-    np.testing.assert_array_equal(find_numbers(frame), expected)
-    with pytest.raises(LayerError, match="no column holds numbers"):
-        find_numbers(frame[["b", "d"]])
+    x, y, u = (crc32(text) % 2**24 for text in (b"x", b"y", b"u"))
+    expected = [[1.5, x, 0, u, 1, 0, 2, 1, 2, 0], [0, y, 3, 0, 0, 1, 2, 0, 1, 0]]
+    np.testing.assert_array_equal(find_table(frame), expected)
+    with pytest.raises(LayerError, match="there are no columns"):
+        find_table(frame[[]])
 
 
-def test_only_classifiers_that_take_gaps_have_a_table():
+def test_what_takes_gaps_is_known_and_anything_has_a_table():
     assert takes_gaps(HistGradientBoostingClassifier(max_iter=2).fit(X, Y))
     assert not takes_gaps(LogisticRegression(max_iter=1000).fit(X, Y))
-    with pytest.raises(LayerError, match="has no layer 'table'"):
-        SklearnModel(LogisticRegression(max_iter=1000).fit(X, Y)).observe(X, ("table",))
+    said = SklearnModel(LogisticRegression(max_iter=1000).fit(X, Y)).observe(X, ("table",))
+    expected = np.hstack([X, np.zeros_like(X)]).astype(np.float32)
+    np.testing.assert_array_equal(said.activations["table"], expected)
 
 
 def test_a_classifier_judged_by_leaves_and_gaps_is_saved_and_loaded(tmp_path):

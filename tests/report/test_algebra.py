@@ -46,7 +46,7 @@ def random_assessment(seed, gathered, quorum=(1, 1)):
     """Points on a small grid, so that distances tie; classes without samples; invalid queries."""
     rng = np.random.default_rng(seed)
     n, n_classes, n_layers = 50, int(rng.integers(1, 7)), int(rng.integers(1, 4))
-    n_neighbors = int(rng.integers(3, 12))
+    n_neighbors = int(rng.integers(10, 15))  # a rule may ask about the tenth
     evidence = {}
     for layer in [f"layer {i}" for i in range(n_layers)]:
         n_train = int(rng.integers(1, 25))  # fewer than the neighbours: some of them at infinity
@@ -86,13 +86,15 @@ def random_rule(rng, assessment):
     radius = float(random_radii(rng, assessment, 1)[0])
     k = int(rng.integers(1, next(iter(assessment.evidence.values())).n_neighbors + 1))
     ratio = float(rng.choice([0.0, 0.5, 2**-0.5, 1.0, 1.5, 2**0.5, 2.0, 3.0]))
+    tenth = np.concatenate([e.neighbor_distance(10) for e in assessment.evidence.values()])
     rule = [
         Ball(radius),
         Nearest(k),
         BallElseNearest(radius, k),
         BallWithNearest(radius, k),
         RelativeBall(radius, ratio),
-    ][rng.integers(5)]
+        RelativeBall(radius, ratio, float(rng.choice(tenth))),
+    ][rng.integers(6)]
     quorum = next(iter(assessment.neighborhoods.values())).quorum  # the page keeps it
     return dataclasses.replace(rule, quorum=quorum)
 

@@ -54,7 +54,7 @@ def test_a_wrong_ik_or_else_the_closest_call_opens_with_its_evidence(page, judge
     assert level.removeprefix("level ") in shown
     assert f"held down by {weakest}" in shown
     for layer in explanation.layers:
-        assert [len(layer.samples_for), len(layer.samples_against)] == [1, 3]
+        assert [len(layer.samples_for), len(layer.samples_against)] == [3, 3]
         for exemplar in (*layer.samples_for, *layer.samples_against):
             assert f"training #{exemplar.row}" in shown
 
@@ -68,7 +68,8 @@ def test_one_can_say_from_it_why_a_prediction_is_imk(page, judged):
     assert assessment.assertion[i] == Assertion.IMK
     layer = next(one for one in assessment.explain(i).layers if len(one.support) > 1)
     assert f"The model says “{assessment.belief[i]}”" in shown
-    assert f"“{layer.samples_for[0].label}” (#{layer.samples_for[0].row})" in shown
+    third = layer.samples_for[2]
+    assert f"the third nearest training sample of “{third.label}” (#{third.row})" in shown
     last = layer.samples_against[-1]
     assert f"But 3 samples of “{last.label}” up to #{last.row}, at " in shown
     assert "Both classes are supported, so: I may know." in shown

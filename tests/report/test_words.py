@@ -99,17 +99,16 @@ def test_the_summary_counts(radius, assessed):
     assert "nan" not in sentences
 
 
-def test_what_levels_promise_and_leave_out_is_told(assessed, selection_for):
+def test_what_levels_promise_is_told(assessed, selection_for):
     assessment, y_true = assessed()
     levels = make_levels({"hidden": ([1.0], [1.0]), "logits": ([1.0], [1.0])})
     leveled = replace(assessment, levels=levels)
     selection = replace(
         selection_for(assessment, None),
-        levels=levels, level=0.3, false_alarm=0.05, left_out={"input": "as near as not"},
+        levels=levels, level=0.3, false_alarm=0.05,
     )  # fmt: skip
     promised = "Guaranteed: an ordinary sample is not IK with probability 0.05 at most."
     assert promised in words(leveled, y_true, selection)
-    assert "Layer input is left out: as near as not." in words(leveled, y_true, selection)
     # For other neighborhoods nothing is promised.
     other = replace(leveled, neighborhoods=dict.fromkeys(leveled.neighborhoods, Ball(0.7)))
     assert promised not in words(other, y_true, selection)

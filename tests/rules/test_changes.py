@@ -10,7 +10,7 @@ import pytest
 
 from iknow.core.slack import find_stability
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
-from iknow.testing.rule import ALL, Scene, change_all, gather_all, is_known
+from iknow.testing.rule import ALL, N_CLASSES, Scene, change_all, gather_all, is_known
 
 QUORUMS = [(1, 1), (1, 2), (2, 2), (1, 3), (2, 3), (3, 1)]
 
@@ -128,3 +128,91 @@ def test_a_changed_sample_changes_in_every_layer_at_once():
                 assert is_known(about, rule, 0).all()
             survived += 1
     assert survived > 10
+
+
+# Familiarity: how far the tenth nearest sample is
+
+
+@pytest.fixture
+def third_is_enough(monkeypatch):
+    """Familiar by three samples instead of ten, so that every set of changes can be tried."""
+    monkeypatch.setattr("iknow.rules.relative_ball.NEIGHBORS", 3)
+
+
+SEEN = [
+    lambda quorum: RelativeBall(np.inf, 0.0, 0.8, quorum=quorum),
+    lambda quorum: RelativeBall(1.5, 1.0, 1.0, quorum=quorum),
+    lambda quorum: RelativeBall(np.inf, 1.3, 0.6, quorum=quorum),
+]
+
+
+@pytest.mark.parametrize("make", SEEN)
+def test_a_familiar_ik_survives_what_it_says_whatever_is_changed(make, third_is_enough):
+    found, decided = set(), 0
+    for seed in range(10):
+        scene = Scene(seed, n_rows=7, n_queries=6)
+        evidence, tried = scene.look(per_class=ALL), {}
+        for rule in map(make, QUORUMS):
+            changes = rule.changes(evidence, scene.belief)
+            unbound = make(rule.quorum).__class__(rule.radius, rule.ratio, quorum=rule.quorum)
+            decided += (changes < unbound.changes(evidence, scene.belief)).sum()
+            for i in np.flatnonzero(is_known(evidence, rule, scene.belief)):
+                for n_changes in range(1, min(int(changes[i]), 2) + 1):
+                    if (i, n_changes) not in tried:
+                        tried[i, n_changes] = scene.look_changed(int(i), n_changes)
+                    assert is_known(tried[i, n_changes], rule, scene.belief[i]).all(), rule
+                found.add(int(changes[i]))
+    assert found >= {0, 1}
+    assert decided  # the neighbors decide somewhere
+
+
+@pytest.mark.parametrize("make", SEEN)
+def test_as_many_samples_must_go_as_removals_says_until_nothing_like_it_is_left(
+    make, third_is_enough
+):
+    checked, decided = 0, 0
+    for seed in range(8):
+        scene = Scene(seed, n_rows=8, n_queries=6)
+        evidence = scene.look(per_class=ALL)
+        for rule in map(make, QUORUMS[:4]):
+            stability = rule.removals(evidence, scene.belief)
+            for i in np.flatnonzero(is_known(evidence, rule, scene.belief)):
+                rest, n_removed = scene.look_without(int(i))
+                needed = n_removed[~is_known(rest, rule, scene.belief[i])].min()
+                assert 1 <= stability.at_least[i] <= needed
+                assert not stability.exact[i] or stability.at_least[i] == needed
+                checked += 1
+                near = (evidence.neighbor_distances[i] <= rule.seen).sum()
+                decided += needed == near - 2
+    assert checked > 20
+    assert decided > 5
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_random_attack_with_as_many_changes_does_harm_to_what_ten_samples_make_familiar(seed):
+    """The true ten, on sets too large for every change: the nearest are removed or relabeled."""
+    rng = np.random.default_rng(seed)
+    attacked = 0
+    for _ in range(40):
+        labels = rng.integers(0, N_CLASSES, 40)
+        distances = rng.exponential(1 + 2.0 * (labels > 0))
+        evidence, belief = gather_all(distances[None], labels, per_class=ALL), np.array([0])
+        for quorum in ((1, 3), (2, 4), (3, 3)):
+            seen = float(np.sort(distances)[9 + rng.integers(4)])
+            rule = RelativeBall(np.inf, rng.choice([0.0, 0.3]), seen, quorum=quorum)
+            if not is_known(evidence, rule, belief)[0]:
+                continue
+            assert evidence.n_neighbors >= rule.n_neighbors
+            most = int(rule.changes(evidence, belief)[0])
+            least = gather_all(distances[None], labels, k=rule.n_neighbors, per_class=ALL)
+            assert rule.changes(least, belief).tolist() == [most]
+            nearest = np.argsort(distances)
+            own = nearest[labels[nearest] == 0]
+            for rows in (nearest[:most], own[:most]):
+                removed = np.where(np.isin(np.arange(40), rows), np.inf, distances)
+                moved = np.where(np.isin(np.arange(40), rows), 1, labels)
+                for table, codes in ((removed, labels), (distances, moved)):
+                    about = gather_all(table[None], codes, per_class=ALL)
+                    assert is_known(about, rule, belief).all()
+                attacked += most > 0
+    assert attacked > 5

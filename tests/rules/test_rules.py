@@ -13,6 +13,7 @@ BAD_RADII = [
 ]
 BAD_K = [{"k": k} for k in (0, -3, 1.5, 2.0, True, "3", None, 2**70)]
 BAD_RATIOS = [{"ratio": ratio} for ratio in (-0.1, -1, math.inf, math.nan, None, "2", True, [2.0])]
+BAD_SEEN = [{"seen": seen} for seen in (-1, -math.inf, math.nan, True, "1", None, [], [1.0] * 3)]
 BAD_QUORUMS = [{"quorum": quorum} for quorum in (0, -1, 1.5, True, "3", None, (1, 0), (1, 2, 3))]
 
 
@@ -52,10 +53,11 @@ class TestRelativeBall(RuleContract):
     def make_rules(self):
         narrow = [RelativeBall(1.0, 0.7), RelativeBall(math.inf, 0.0)]
         wide = [RelativeBall(1.0, 1.5), RelativeBall(0.6, 1.0), RelativeBall(math.inf, 2.0)]
-        return [*wide, *narrow]
+        seen = [RelativeBall(1.0, 1.2, 1.5), RelativeBall(math.inf, 0.0, 1.2)]
+        return [*wide, *narrow, *seen]
 
     def bad_parameters(self):
-        return [*BAD_QUORUMS, *BAD_RADII, *BAD_RATIOS]
+        return [*BAD_QUORUMS, *BAD_RADII, *BAD_RATIOS, *BAD_SEEN]
 
 
 def test_the_reference_lists_every_rule_in_the_order_of_the_registry():

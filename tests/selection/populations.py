@@ -5,7 +5,7 @@ layer, the model's confidence, how frequent they are, and how often wrong. So th
 IK of any setting is a sum.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.stats import binomtest
@@ -19,7 +19,9 @@ from iknow.selection.validation import Validation
 
 @dataclass(frozen=True, eq=False)
 class LeveledPopulation:
-    """own, other: of shape (n_layers, n_kinds). The rest: of shape (n_kinds,)."""
+    """own, other: of shape (n_layers, n_kinds), as is tenth, the distance to the tenth neighbor; by
+    default it is that to the nearest. The rest: of shape (n_kinds,).
+    """
 
     own: np.ndarray
     other: np.ndarray
@@ -27,6 +29,7 @@ class LeveledPopulation:
     share: np.ndarray
     error: np.ndarray
     belief: np.ndarray
+    tenth: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
 
     def take(self, kinds, wrong=None):
         """Samples of these kinds, with the truth if it is known who is wrong."""
@@ -34,8 +37,8 @@ class LeveledPopulation:
         for i, (own, other) in enumerate(
             zip(self.own[:, kinds], self.other[:, kinds], strict=True)
         ):
-            nearest = np.minimum(own, other)[:, None]
-            evidence[f"layer{i}"] = Contrast(own, other, nearest)
+            tenth = self.tenth[i, kinds] if len(self.tenth) else np.minimum(own, other)
+            evidence[f"layer{i}"] = Contrast(own, other, np.tile(tenth[:, None], 10))
         belief = self.belief[kinds]
         truth = None if wrong is None else np.where(wrong, belief + 1, belief)
         return Validation(evidence, belief, truth, self.confidence[kinds])
@@ -52,8 +55,14 @@ class LeveledPopulation:
         for layer, rule in selection.neighborhoods.items():
             i = int(layer.removeprefix("layer"))
             own, other = self.own[i], self.other[i]
-            reach = rule.radius if isinstance(rule, Ball) else rule.ratio * own
-            known &= (own <= rule.radius) & (own < np.inf) & ((reach < other) | (other == np.inf))
+            known &= (own <= rule.radius) & (own < np.inf)
+            if isinstance(rule, Ball):
+                known &= (rule.radius < other) | (other == np.inf)
+                continue
+            tenth = self.tenth[i] if len(self.tenth) else np.minimum(own, other)
+            known &= tenth <= rule.seen
+            if rule.ratio > 0:
+                known &= (rule.ratio * own < other) | (other == np.inf)
         return known
 
     def coverage(self, selection):
@@ -74,7 +83,7 @@ class LeveledPopulation:
 def leveled(error, seed=0, n_layers=2, share=None, tied=False):
     """Kinds in the order of their level on the plain path, the surest first, all of one class.
 
-    tied: distances take few values, so that many levels tie.
+    tied: distances and confidences take few values, so that many levels tie.
     """
     rng = np.random.default_rng(seed)
     n = len(error)
@@ -84,9 +93,22 @@ def leveled(error, seed=0, n_layers=2, share=None, tied=False):
     if tied:
         own, ratio = np.ceil(5 * own), np.ceil(4 * ratio)
     confidence = np.sort(rng.normal(size=n))[::-1]
+    confidence = np.ceil(2 * confidence) if tied else confidence
     share = np.ones(n) if share is None else np.asarray(share, float)
     columns = own, own * ratio, confidence, share, np.asarray(error, float)
     return LeveledPopulation(*columns, np.zeros(n, dtype=np.int64))
+
+
+def disagreeing(error, seed=0, n_layers=2):
+    """Kinds with which no two voices agree, some alone far from all else; errors are in order of
+    the model's confidence.
+    """
+    rng, n = np.random.default_rng(seed), len(error)
+    own, ratio, tenth = rng.exponential(size=(3, n_layers, n))
+    tenth[:, rng.random(n) < 0.05] = np.inf
+    confidence = np.sort(rng.normal(size=n))[::-1]
+    columns = own, own * ratio, confidence, np.ones(n), np.asarray(error, float)
+    return LeveledPopulation(*columns, np.zeros(n, dtype=np.int64), tenth)
 
 
 def of_kinds(*kinds):

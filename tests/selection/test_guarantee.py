@@ -490,7 +490,9 @@ def test_a_setting_that_would_have_passed_after_the_first_failed_is_not_called_a
 @pytest.mark.parametrize(("rule", "k"), RULES)
 def test_where_no_sample_can_be_known_the_error_says_so(rule, k):
     problem = Problem(100)
-    problem.evidence = {"layer": make_evidence(np.zeros((100, 3)), np.zeros((100, 3)))}
+    # With the ratio 0 no other class contradicts, wherever it is; without samples there is no IK.
+    distances = np.full((100, 3), np.inf if rule is RelativeBall else 0.0)
+    problem.evidence = {"layer": make_evidence(distances, distances)}
     with pytest.raises(SelectionError, match=f"no {rule.__name__} makes any of the"):
         problem.certify(rule, k=k)
 

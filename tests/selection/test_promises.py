@@ -12,7 +12,7 @@ import pytest
 from iknow.rules import Ball
 from iknow.selection import certify
 from iknow.selection.levels import certify_level, match_level
-from tests.selection.populations import Outcome, leveled, of_kinds
+from tests.selection.populations import Outcome, disagreeing, leveled, of_kinds
 
 N_CLASSES = 3
 
@@ -23,6 +23,15 @@ def by_radii(part, goal, draw):
 
 def by_levels(part, goal, draw):
     return certify_level(part, None, goal)
+
+
+def by_all_voices(part, goal, draw):
+    """With a premium that lets every voice speak fully."""
+    return certify_level(part, None, replace(goal, premium=1000.0))
+
+
+def by_voices_that_cost_nothing(part, goal, draw):
+    return certify_level(part, None, replace(goal, premium=0.0))
 
 
 def by_levels_of_others(part, goal, draw):
@@ -133,6 +142,19 @@ def three_classes(target):
     return replace(at_target(target), belief=np.arange(400) % 3)
 
 
+def voices_apart(target):
+    """No two voices agree, and whatever they say, it is exactly at the target."""
+    return disagreeing(np.full(400, 1 - target))
+
+
+def strange_and_wrong(target):
+    """What is like nothing in training is always wrong, and all together exactly at the target."""
+    population = disagreeing(np.full(400, 1 - target))
+    strange = np.isinf(population.tenth[0])
+    error = np.where(strange, 1.0, 1 - target - strange.mean() * target / (1 - strange.mean()))
+    return replace(population, error=error)
+
+
 def nine_tenths_right(target):
     """The usual goal: a tenth of the errors among the samples that choose."""
     return leveled(np.repeat([0.0, 0.3], [300, 100]))
@@ -173,6 +195,7 @@ FAST = [
     Promise(at_target, by_levels, 0.8, 0.8, 100, 40),
     # The promise is not kept by promising nothing.
     Promise(steep, by_levels, 0.9, 0.9, 1500, 10, issued=10),
+    Promise(voices_apart, by_all_voices, 0.8, 0.8, 100, 40),
 ]
 SLOW = [
     Promise(exactly_at, by_radii, 0.9, 0.9, 600, 1000, broken=1),
@@ -193,6 +216,11 @@ SLOW = [
         Promise(make, by_levels, 0.7, 0.8, 40, 300)
         for make in (at_target, all_tied, sure_and_wrong, constant_scores, saturated)
     ),
+    Promise(voices_apart, by_levels, 0.8, 0.7, 200, 300, broken=1),
+    Promise(voices_apart, by_all_voices, 0.8, 0.7, 200, 300, broken=1),
+    Promise(voices_apart, by_voices_that_cost_nothing, 0.8, 0.7, 200, 300, broken=1),
+    Promise(strange_and_wrong, by_levels, 0.8, 0.7, 200, 300, issued=30),
+    Promise(strange_and_wrong, by_all_voices, 0.8, 0.7, 200, 300, issued=30),
     Promise(at_target, by_levels_of_others, 0.9, 0.9, 300, 200),
     Promise(at_target, by_levels_of_the_same, 0.9, 0.9, 300, 200),
     Promise(nine_tenths_right, by_levels, None, 0.9, 1500, 300, issued=101),
@@ -255,6 +283,6 @@ def test_accuracies_and_coverages_of_levels_are_what_the_samples_say():
     population = steep(0.9)
     part = population.draw(np.random.default_rng(0), 50_000)
     for coverage in (0.3, 0.6, 1.0):
-        found = match_level(part, part, coverage)
+        found = match_level(part, part, coverage, premium=0.05)
         assert population.coverage(found) == pytest.approx(found.coverage, abs=0.01)
         assert population.is_broken(found, 0.9) == (found.accuracy < 0.9)

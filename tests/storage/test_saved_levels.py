@@ -87,12 +87,14 @@ def test_the_models_own_doubt_survives_the_round_trip(tmp_path):
     assert (said.reason == Reason.DOUBT).any()
 
 
-def test_a_layer_that_is_left_out_is_kept_for_tuning_again(tmp_path):
+def test_a_layer_of_noise_keeps_familiarity_alone_and_is_kept(tmp_path):
     made = make_classifier(coverage=0.7)
-    assert list(made.selection_.left_out) == ["noise"]
+    of_noise = made.neighborhoods_["noise"]
+    assert (of_noise.radius, of_noise.ratio) == (np.inf, 0.0)
+    assert of_noise.seen < np.inf
     made.save(tmp_path / "x.iknow")
     loaded = EpistemicClassifier.load(tmp_path / "x.iknow")
-    assert (loaded.layers_, list(loaded.neighborhoods_)) == (("noise", "a"), ["a"])
+    assert loaded.neighborhoods_ == made.neighborhoods_
     X, y = make_outputs(900, 1)
     X[1]["noise"] = X[1]["a"][:, :2]
     for each in (made, loaded):
@@ -100,22 +102,12 @@ def test_a_layer_that_is_left_out_is_kept_for_tuning_again(tmp_path):
     assert loaded.selection_ == made.selection_
 
 
-def test_a_selection_that_leaves_out_a_layer_unknown_here_can_be_saved(tmp_path):
-    selection = make_classifier(coverage=0.7).selection_
-    fixed = EpistemicClassifier(PrecomputedModel(), layers=["a"], rule=selection)
-    fixed.fit(*make_outputs(300, 0)).save(tmp_path / "x.iknow")
-    loaded = EpistemicClassifier.load(tmp_path / "x.iknow")
-    assert loaded.rule == replace(selection, left_out={})
-    queries, _ = make_outputs(200, 2)
-    assert same_bits(loaded.assess(queries).level, fixed.assess(queries).level)
-
-
 def test_rules_that_somebody_changed_are_refused_before_they_are_saved(tmp_path):
     made = make_classifier(coverage=0.7)
     made.plan_ = replace(made.plan_, rules={"noise": Ball(1.0)})
     with pytest.raises(InputError, match="either all layers or none must have a rule"):
         made.save(tmp_path / "x.iknow")
-    made.plan_ = replace(made.plan_, rules={"a": Ball(1.0)})
+    made.plan_ = replace(made.plan_, rules=dict.fromkeys(made.layers_, Ball(1.0)))
     with pytest.raises(InputError, match="the levels have the quorum"):
         made.save(tmp_path / "x.iknow")
     assert list(tmp_path.iterdir()) == []
@@ -126,7 +118,7 @@ def test_any_values_come_back_bit_for_bit():
     confidence = np.array([-np.inf, -1e-310, -0.0, 0.1, np.inf])
     voices = (
         Voice("nearness", "ü", -own[::-1], 0.05),
-        Voice("clarity", "ü", own, kind="seen"),
+        Voice("clarity", "ü", own),
         Voice("confidence", None, confidence),
     )
     levels = Levels(voices, (2, 5), True)
@@ -140,7 +132,9 @@ def test_clarity_is_never_negative():
 
 
 def test_a_selection_without_levels_is_plain_json_as_before():
-    selection = replace(make_classifier(coverage=0.7).selection_, levels=None, level=None)
+    chosen = make_classifier(coverage=0.7).selection_
+    selection = replace(chosen, levels=None, level=None, least_confidence=-np.inf)
+    assert np.isinf(selection.neighborhoods["noise"].radius)
     record = json.loads(json.dumps(selection.to_dict(), allow_nan=False))
     assert (record["levels"], record["least_confidence"]) == (None, None)
     assert Selection.from_dict(record) == selection
@@ -176,7 +170,7 @@ WRONG = {
     ("levels", "voices"): [None, [], {}, "x", [{"own": ORDINARY}]],
     ("levels", "voices", 0): [None, [], {}, {"reference": ORDINARY}],
     ("levels", "voices", 0, "name"): [None, 1, [], "x", "clarity", "confidence"],
-    ("levels", "voices", 0, "layer"): [None, 1, [], "x", "noise"],
+    ("levels", "voices", 0, "layer"): [None, 1, [], "x", "a"],
     ("levels", "voices", 0, "kind"): [None, 1, "x"],
     ("levels", "voices", 0, "budget"): [None, 0, -1, 1.5, "1", True, NOT_A_NUMBER],
     ("levels", "voices", 0, "reference"): [*NO_ARRAYS, ORDINARY],
@@ -200,10 +194,6 @@ WRONG = {
     ("level",): [None, 0, -0.1, 1.1, True, "0.5", NOT_A_NUMBER, {"float": "inf"}],
     ("least_confidence",): ["1", True, [], NOT_A_NUMBER],
     ("false_alarm",): [0, 1, -1, "x", True, NOT_A_NUMBER],
-    ("left_out",): [
-        *(None, [], {}, {"noise": 1}, {"other": "x"}, {"noise": "x", "other": "x"}),
-        *({"a": "x"}, {"noise": "x", "a": "x"}),
-    ],
     ("note",): [None, 1],
     ("neighborhoods", "a", "quorum"): [None, 1, [1, 1], [1, 1 << 62]],
 }
@@ -255,13 +245,13 @@ NASTY = [None, True, 0, 1, -1, 0.5, 2, "", "x", "a", "noise", [], {}, [1, 3], [3
 
 def mutate(value, chance):
     """The same JSON with something in it replaced, removed or added."""
-    if chance.random() < 0.02:
+    if chance.random() < 0.01:
         return copy.deepcopy(chance.choice(NASTY))
     if isinstance(value, dict):
         found = {key: mutate(each, chance) for key, each in value.items()}
-        if found and chance.random() < 0.02:
+        if found and chance.random() < 0.01:
             del found[chance.choice(list(found))]
-        if chance.random() < 0.02:
+        if chance.random() < 0.01:
             found[chance.choice(["more", "a", "noise"])] = copy.deepcopy(chance.choice(NASTY))
         return found
     return [mutate(each, chance) for each in value] if isinstance(value, list) else value

@@ -91,17 +91,16 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             on all but `validation_fraction` of the data, and tunes the radii on the rest. `clone`,
             and so `cross_val_score` and `GridSearchCV`, makes a fitted classifier unfitted; a
             `FrozenEstimator` stays fitted.
-        layers: Names of the layers to find support in. Default: the input and the last hidden
-            layer of a network, or what enters the classifier of a pipeline; for the paper's rules
-            the last hidden layer and the output. `tune` leaves out those in which nearness means
-            little, and `selection_.left_out` says why.
+        layers: Names of the layers to find support in. Default: the input, the
+            ends of the middle stages and the last hidden layer of a network, or what enters the
+            classifier of a pipeline; for the paper's rules the last hidden layer and the output.
         rule: A class, such as `Ball`, whose parameters `tune` chooses; `RelativeBall` has levels.
             Or a fixed rule, such as `Ball(0.5)`, for all layers or in a mapping by layer. A
             `Selection`, such as another classifier's `selection_`, is fixed too, and also says
             which classes may be known.
         quorum: How many training samples a class needs within reach to count, or two numbers: how
             many the belief needs, and how many another class needs to contradict it. Default:
-            (1, 3) for `RelativeBall`, so that two wrong labels nearby contradict nothing; else 1.
+            3 for `RelativeBall`, so that two wrong labels nearby contradict nothing; else 1.
         k: Number of neighbors, for rules that use it.
         metric: "cosine", "euclidean", "hamming", "scaled", "whitened" or a metric, for all
             layers or in a mapping. Default: cosine in hidden layers, and features by their robust
@@ -121,7 +120,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Examples:
         >>> ec = EpistemicClassifier(trained).fit(X_train, y_train)
         >>> ec.tune(X_val, y_val).assess(X_test)
-        Assessment of 50 predictions: IK 37, IMK 6, IDK 7
+        Assessment of 50 predictions: IK 35, IMK 7, IDK 8
     """
 
     model: Any
@@ -243,7 +242,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         coverage: float | None = None,
         false_alarm: float | None = None,
         reference: Any = None,
-        doubt: bool | None = None,
+        premium: float = 0.05,
         method: Literal["exact", "grid", "bayes"] = "exact",
         k: int | Sequence[int] | None = None,
         time_limit: float = 60.0,
@@ -268,10 +267,9 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 this probability at most.
             reference: Further samples without labels, not in the training data either, that show
                 what is ordinary; otherwise a part of X does.
-            doubt: Whether the model's own confidence is one more voice in levels: below its
-                threshold a sample is IMK, for DOUBT. It gains on clean data and loses on foreign
-                data. Default: only where an accuracy is asked for, and more coverage is certified
-                with it.
+            premium: What the training samples may cost on ordinary data as a second opinion beside
+                the model's confidence, as a share of the risk of going by that alone. The more, the
+                less is asserted of strange data.
             method: "grid" and "bayes" are for comparison.
             k: Number of neighbors, or several to try, for rules that use it.
             time_limit: Seconds that the search may take.
@@ -292,7 +290,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             each_class=each_class,
             coverage=coverage,
             false_alarm=false_alarm,
-            model_confidence=doubt,
+            premium=premium,
             k=self.k if k is None else k,
             time_limit=time_limit,
             random_state=int(seed),

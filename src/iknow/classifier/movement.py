@@ -85,10 +85,11 @@ class Mover:
             nearest = points.astype(np.float32), self.seen.belief[positions]
             crossing = find_crossings(index.points, index.labels, *nearest)
         if not isinstance(stretch, np.ndarray):  # the same for all samples
-            return Movement(stretch * lipschitz, rounding, crossing)
+            return Movement(stretch * lipschitz, rounding, crossing, 1.0, index.metric.jumps_at)
         known = np.isfinite(stretch)
         rounding = np.where(known, rounding, np.inf)
-        return Movement(lipschitz, rounding, crossing, np.where(known & (stretch > 0), stretch, 1))
+        stretch = np.where(known & (stretch > 0), stretch, 1)
+        return Movement(lipschitz, rounding, crossing, stretch, index.metric.jumps_at)
 
     @cached_property
     def _bounds(self) -> dict[str, Sensitivity]:

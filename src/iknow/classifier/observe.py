@@ -23,7 +23,13 @@ from iknow.classifier.plan import Plan
 from iknow.core.arrays import Bools, Ints, Labels
 from iknow.core.codes import NO_BELIEF
 from iknow.core.decision import Decision
-from iknow.core.evidence import Columns, Evidence, discard_evidence, stack_evidence
+from iknow.core.evidence import (
+    Columns,
+    Evidence,
+    discard_evidence,
+    pad_evidence,
+    stack_evidence,
+)
 from iknow.errors import InputError
 from iknow.explain.later import Later
 from iknow.metrics.lipschitz import unwrap
@@ -195,8 +201,9 @@ def find(
     k: how many neighbor distances to gather at least, and then at once. now: whether to gather the
     evidence at once in any case.
     """
-    indexes, rules, (n_neighbors, per_class) = plan.searched, plan.rules or {}, plan.need
-    now, k, n = now or k > 0, max(k, n_neighbors), samples.n_expected
+    indexes, rules, (n_neighbors, n_held, per_class) = plan.searched, plan.rules or {}, plan.need
+    now, n = now or k > 0, samples.n_expected
+    k, listed = max(k, n_held), max(k, n_neighbors)
     observations = observe(plan, samples, tuple(rules), progress=progress, measuring=True)
     keeps = False
     if n is not None:  # else nothing is kept to gather evidence from later
@@ -211,7 +218,9 @@ def find(
         gathers = of_a_sample * (n or 0) <= BYTES_OF_ACTIVATIONS_KEPT
 
     def gather(layer: str, seen: Observation) -> Evidence:
-        return indexes[layer].gather(seen.activations[layer], k, per_class)
+        found = indexes[layer].gather(seen.activations[layer], k, per_class)
+        # Few training samples may be left.
+        return found if k == listed else pad_evidence(found, found.n_classes, listed)
 
     def decide(layer: str, seen: Observation) -> Decision:
         return indexes[layer].decide(seen.activations[layer], rules[layer], seen.belief)

@@ -68,14 +68,17 @@ class Plan:
 
     @cached_property
     def searched(self) -> Mapping[str, LayerIndex]:
-        """The indexes of the layers that have a rule: some layers may be left out."""
+        """The indexes of the layers that have a rule: none before tuning."""
         return {layer: self.indexes[layer] for layer in self.rules or ()}
 
     @cached_property
-    def need(self) -> tuple[int, int]:
-        """How many neighbors, and how many samples of each class, the rules ask for."""
+    def need(self) -> tuple[int, int, int]:
+        """How many neighbors the rules ask for, how many of these there are at most, and how many
+        samples of each class they ask for.
+        """
         rules = (self.rules or {}).values()
-        return max(rule.n_neighbors for rule in rules), max(rule.per_class for rule in rules)
+        asked = max(rule.n_neighbors for rule in rules)
+        return asked, min(asked, self.index.n_rows), max(rule.per_class for rule in rules)
 
     def gives_probabilities(self, scores: Floats) -> bool:
         """Whether the model's scores are probabilities; those given decide if nothing else does.
@@ -143,17 +146,17 @@ class CheckedParameters:
 def choose_layers(described: Iterable[Layer], *, levels: bool) -> tuple[Layer, ...]:
     """The layers to use, of those that a model describes, by their roles.
 
-    The paper's rules take what enters the head, and the output. Levels take the input, the last
-    hidden layer and the leaves; the output only if there is nothing else.
+    The paper's rules take what enters the head, and the output. Levels take the input, the middle
+    stages, the last hidden layer and the leaves; the output only if there is nothing else.
     """
     by_role: defaultdict[Role, list[Layer]] = defaultdict(list)
     for layer in described:
         by_role[layer.role].append(layer)
     hidden, output = by_role["hidden"], by_role["output"]
-    if not levels:
-        return (*(hidden or by_role["input"]), *output)
     first = by_role["table"] or by_role["input"]
-    return (*first, *hidden, *by_role["leaves"]) or tuple(output)
+    if not levels:
+        return (*(hidden or first), *output)
+    return (*first, *by_role["middle"], *hidden, *by_role["leaves"]) or tuple(output)
 
 
 def as_layer_names(layers: Any) -> tuple[str, ...] | None:
@@ -201,7 +204,6 @@ def fixed_rules(
             return None
         given = make_rule(given, k, quorum)
     if isinstance(given, Selection):
-        layers = [layer for layer in layers if layer not in given.left_out]
         given = given.neighborhoods
     if isinstance(given, Rule):
         return dict.fromkeys(layers, given)

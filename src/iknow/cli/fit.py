@@ -84,11 +84,12 @@ def fit(
         default=5,
         min=1,
     ),
-    doubt: bool | None = option(
-        "Let the model's own low confidence make a sample IMK, or never. By default, "
-        "where --accuracy certifies more with it.",
+    premium: float = option(
+        "What a second opinion by training samples may cost on ordinary data, as a share of the "
+        "risk of going by the model's confidence alone.",
         options.SEARCH,
-        "--doubt/--no-doubt",
+        default=0.05,
+        min=0.0,
     ),
     onnx: bool = option("Put the model into the bundle.", options.ABOUT),
     about: options.AboutOptions,
@@ -160,7 +161,7 @@ def fit(
             coverage=coverage,
             false_alarm=false_alarm,
             confidence=confidence,
-            doubt=doubt,
+            premium=premium,
         )
     if names is not None:
         classifier.feature_names_in_ = np.asarray(names, dtype=object)
@@ -219,9 +220,8 @@ def show_fit(classifier: EpistemicClassifier, output: Path, console: Console) ->
     """Print what was learned and where it was written."""
     table = shown_table("layer", "features", "rule", right=("features",))
     for layer, index in classifier.indexes_.items():
-        rule = classifier.neighborhoods_.get(layer)
-        found = "left out" if rule is None else shown(repr(rule))
-        table.add_row(Text(shown(layer)), str(index.n_features), Text(found))
+        rule = shown(repr(classifier.neighborhoods_[layer]))
+        table.add_row(Text(shown(layer)), str(index.n_features), Text(rule))
     n_rows = next(iter(classifier.indexes_.values())).n_rows
     console.print(f"{n_rows:,} training samples of {len(classifier.classes_)} classes")
     console.print(table)

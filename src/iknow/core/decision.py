@@ -95,7 +95,7 @@ def is_enough(evidence: Evidence, scope: Scope) -> Bools:
 class Decision(Columns):
     """What one layer says about n queries and what is believed about them."""
 
-    contrast: Contrast  # as the rule's quorum counts; without neighbor distances
+    contrast: Contrast  # as the rule's quorum counts, with the neighbor distances that it reads
     exemplars: Ints  # the nearest row of the believed class (the lowest of equals), (n,); -1: none
     support: Bools  # the classes within reach, of shape (n, n_classes)
 
@@ -105,5 +105,5 @@ def decide(evidence: Evidence, rule: Rule, belief: Ints) -> Decision:
     exemplars = believed(evidence.exemplars, belief, NO_EXEMPLAR)
     weighed = weigh(evidence, rule.quorum, belief)
     own, other = distances_for_and_against(weighed, weighed.belief)
-    contrast = Contrast(own, other, np.empty((len(own), 0)), rule.quorum)
+    contrast = Contrast(own, other, weighed.neighbor_distances, rule.quorum)
     return Decision(contrast, exemplars, find_support(weighed, rule))

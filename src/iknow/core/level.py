@@ -2,26 +2,29 @@
 
 Reference samples, held out of training, show what is ordinary. A voice gives each sample a value,
 the higher the better, and ranks it: u = the share of reference samples whose value is at most as
-high. In a layer two voices speak,
+high. In a layer three voices may speak,
 
-    nearness: -d_g            is the believed class near?
-    clarity:  d_¬g / d_g      is every other class clearly farther away?
+    nearness:     -d_g          is the believed class near?
+    clarity:      d_¬g / d_g    is every other class clearly farther away?
+    familiarity:  -r_10         is anything near, of whatever class?
 
-and the model's own confidence may be one more. A voice has a budget τ, how much of ordinary data it
-may hold back: it says min(1, u / τ), and the level of a prediction is the least that any voice
-says. Those at level >= α are exactly the ones whose confidence reaches the quantile at α τ of the
-reference samples and that are IK under `RelativeBall` with, in every layer,
+and for the model as a whole its own confidence. The first two and the confidence say what a sample
+is; familiarity says whether anything like it was seen. A voice has a budget τ, how much of ordinary
+data it may hold back: it says min(1, u / τ), and the level of a prediction is the least that any
+voice says. Those at level >= α are exactly the ones whose confidence reaches the quantile at α τ of
+the reference samples and that are IK under `RelativeBall` with, in every layer,
 
     radius = the largest d_g that at least α τ of the reference samples reach or exceed
     ratio  = just below the smallest ratio that at least α τ of them do not exceed
+    seen   = the largest r_10 that at least α τ of them reach or exceed
 
-so the settings of all layers move together along one path, and IK only shrinks as α grows. No label
-is needed. The ranks are conformal p-values, but for the +1 that counts the prediction itself: how
-many of n reference samples are at least as strange as an ordinary one is 0, 1, ... or n, each with
+so the settings of all layers move together along one path, and IK only shrinks as α grows. Where a
+voice has no budget it is silent: the radius is inf, the ratio 0, seen inf. No label is needed. The
+ranks are conformal p-values, but for the +1 that counts the prediction itself: how many of n
+reference samples are at least as strange as an ordinary one is 0, 1, ... or n, each with
 probability 1 / (n + 1).
 
-Never IK, and at level 0: a believed class without enough samples (d_g = inf), and a contradiction
-at distance 0.
+Never IK, and at level 0: a believed class without enough samples (d_g = inf).
 """
 
 from __future__ import annotations
@@ -29,7 +32,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
 
 import numpy as np
 
@@ -38,24 +40,25 @@ from iknow.core.quorum import ONE, Contrast, Quorum, check_quorum
 from iknow.core.text import names
 from iknow.errors import InputError
 
-NEARNESS, CLARITY, CONFIDENCE = "nearness", "clarity", "confidence"
-RANGES = {NEARNESS: (-np.inf, 0.0), CLARITY: (0.0, np.inf), CONFIDENCE: (-np.inf, np.inf)}
+NEARNESS, CLARITY, FAMILIARITY = "nearness", "clarity", "familiarity"
+CONFIDENCE = "confidence"
+LARGEST = float(np.finfo(np.float64).max)
+IN_LAYERS = (NEARNESS, CLARITY, FAMILIARITY)
+RANGES = {NEARNESS: (-np.inf, 0.0), CLARITY: (0.0, np.inf), FAMILIARITY: (-np.inf, 0.0)}
+RANGES[CONFIDENCE] = (-np.inf, np.inf)
 """The lowest and the highest value that each voice can have."""
+NEIGHBORS = 10
+"""Familiar is what has so many training samples near, so that a few strange ones do not count."""
 
 
 @dataclass(frozen=True, eq=False)
 class Voice:
-    """One measure of a sample, ranked among reference samples.
+    """One measure of a sample, ranked among reference samples."""
 
-    kind: "what" if it measures how clear the class is, so that a low value means IMK; "seen" if it
-    measures whether anything like the sample was seen, so that a low value means IDK.
-    """
-
-    name: str  # what it measures: "nearness", "clarity" or "confidence"
+    name: str  # what it measures: "nearness", "clarity", "familiarity" or "confidence"
     layer: str | None  # where; None for the model as a whole
     reference: Floats  # its values of n reference samples, ascending, of shape (n,)
     budget: float = 1.0  # the share of ordinary data that it may hold back at most, in (0, 1]
-    kind: Literal["what", "seen"] = "what"
 
     def __post_init__(self) -> None:
         if not 0 < self.budget <= 1:
@@ -89,17 +92,16 @@ class Voice:
 class Levels:
     """A path through all settings, fixed by what voices say about the same reference samples."""
 
-    voices: tuple[Voice, ...]  # layer by layer, nearness before clarity, confidence last
+    voices: tuple[Voice, ...]  # layer by layer, in the order of `RANGES`, confidence last
     quorum: Quorum = ONE  # of the evidence that was ranked
     from_probabilities: bool = False  # whether the model's scores are, for `log_odds`
 
     def __post_init__(self) -> None:
         check_quorum(self.quorum)
         speakers = [(voice.layer, voice.name) for voice in self.voices]
-        mute = [layer for layer in self.layers if (layer, NEARNESS) not in speakers]
-        if len(set(speakers)) < len(speakers) or mute:
+        if len(set(speakers)) < len(speakers) or not self.layers:
             raise InputError(
-                "levels need each voice at most once, and nearness in every layer; got "
+                "levels need each voice at most once, and at least one in a layer; got "
                 f"{names(map(str, self.voices))}"
             )
         sizes = {len(voice.reference) for voice in self.voices}
@@ -119,6 +121,15 @@ class Levels:
         """Whether the model's confidence is a voice."""
         return any(voice.layer is None for voice in self.voices)
 
+    def __str__(self) -> str:
+        """What each voice may hold back, such as "confidence 1; in table: nearness 0.07"."""
+        places = dict.fromkeys(voice.layer for voice in reversed(self.voices))
+        said = []
+        for place in places:
+            budgets = [f"{v.name} {v.budget:.2g}" for v in self.voices if v.layer == place]
+            said.append(("" if place is None else f"in {place}: ") + ", ".join(budgets))
+        return "; ".join(said)
+
     @property
     def n_samples(self) -> int:
         """The number of reference samples."""
@@ -136,15 +147,13 @@ class Levels:
         """
         if confidence is None and self.hears_model:
             raise InputError("the model's confidence is a voice on this path: give it too")
-        about: dict[str | None, tuple[Any, Any, Any]] = {None: (None, confidence, False)}
-        for layer in self.layers:
-            own, other = evidence[layer].own, evidence[layer].other
-            clear = least_ratio(own, other)
-            about[layer] = -own, clear, np.isposinf(own) | (clear == 0)
         columns: list[Floats] = []
         for voice in self.voices:
-            near, clear, never = about[voice.layer]
-            values = near if voice.name == NEARNESS else clear
+            if voice.layer is not None:
+                values = value_of(voice.name, evidence[voice.layer])
+                never = np.isposinf(evidence[voice.layer].own)
+            elif confidence is not None:
+                values, never = confidence, np.zeros(len(confidence), dtype=bool)
             said = voice.says(np.searchsorted(voice.reference, values, side="right"))
             columns.append(np.where(never, 0.0, said))
         return np.column_stack(columns)
@@ -154,40 +163,46 @@ class Levels:
         places = [[v.layer == layer for v in self.voices] for layer in self.layers]
         return np.column_stack([said[:, place].min(axis=1) for place in places])
 
-    def at(self, level: float) -> tuple[dict[str, tuple[float, float]], float]:
-        """The radius and ratio by layer at which exactly the samples of at least this level are IK,
-        and the least confidence, -inf if that is no voice.
+    def at(self, level: float) -> tuple[dict[str, dict[str, float]], float]:
+        """The parameters of `RelativeBall` by layer at which exactly the samples of at least this
+        level are IK, and the least confidence, -inf if that is no voice.
         """
         if not 0 < level <= 1:
             raise InputError(f"a level must lie in (0, 1]; got {level}")
         least = {(voice.layer, voice.name): voice.at(level) for voice in self.voices}
         # IK needs d_¬g > ratio · d_g, and the sample at the quantile itself is IK.
         settings = {
-            layer: (
-                abs(least[layer, NEARNESS]),
-                float(np.nextafter(least.get((layer, CLARITY), 0.0), 0.0)),
-            )
+            layer: {
+                "radius": abs(least.get((layer, NEARNESS), -np.inf)),
+                "ratio": float(np.nextafter(least.get((layer, CLARITY), 0.0), 0.0)),
+                "seen": abs(least.get((layer, FAMILIARITY), -np.inf)),
+            }
             for layer in self.layers
         }
-        return settings, least.get((None, CONFIDENCE), -np.inf)
+        # Below inf, which JSON lacks, no confidence is as large.
+        return settings, min(least.get((None, CONFIDENCE), -np.inf), LARGEST)
 
 
-def near_and_clear(contrast: Contrast) -> tuple[Floats, Floats]:
-    """The values of nearness and clarity of n samples, each of shape (n,)."""
-    return -contrast.own, least_ratio(contrast.own, contrast.other)
+def value_of(voice: str, contrast: Contrast) -> Floats:
+    """The values of a voice in a layer about n samples, of shape (n,)."""
+    if voice == NEARNESS:
+        return -contrast.own
+    if voice == CLARITY:
+        return least_ratio(contrast.own, contrast.other)
+    return -contrast.neighbor_distance(NEIGHBORS)
 
 
 def least_ratio(own: Floats, other: Floats) -> Floats:
     """The least number whose product with `own` reaches `other`, as float64 rounds it.
 
-    0 where the other distance is 0, which any ratio reaches; inf where none does.
+    0 where any ratio does, as the other distance is 0 or the own one inf; inf where none does.
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         quotient = other / own
         below = np.nextafter(quotient, 0)
         least = np.where(quotient * own >= other, quotient, np.nextafter(quotient, np.inf))
         least = np.where(below * own >= other, below, least)
-    least = np.where(other == 0, 0.0, least)
+    least = np.where((other == 0) | np.isinf(own), 0.0, least)
     return np.where(np.isinf(other), np.inf, least)  # a class without samples is never reached
 
 
@@ -202,7 +217,9 @@ def log_odds(scores: Floats, belief: Ints, from_probabilities: bool) -> Floats:
     """How sure a model is of its belief, log(p / (1 - p)), of shape (n,); -inf without a belief.
 
     scores: of shape (n, n_classes), probabilities or their logarithms up to a constant, as a
-    softmax takes them. Unlike the probability itself, the result does not saturate at 1.
+    softmax takes them. Unlike the probability itself, the result does not saturate at 1. It is
+    rounded to single precision, so that what ties also does where a probability has another last
+    bit, as in an exported model: trees give many samples the same.
     """
     rows = np.arange(len(belief))
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -212,7 +229,19 @@ def log_odds(scores: Floats, belief: Ints, from_probabilities: bool) -> Floats:
         highest = logs.max(axis=1)
         shifted = np.where(np.isfinite(highest), highest, 0.0)
         odds = own - (shifted + np.log(np.exp(logs - shifted[:, None]).sum(axis=1)))
+        odds = odds.astype(np.float32).astype(np.float64)
     return np.where((belief < 0) | np.isnan(odds), -np.inf, odds)
+
+
+def confidence_of(scores: Floats, belief: Ints, from_probabilities: bool) -> Floats:
+    """The confidence that levels hear, of shape (n,): `log_odds`, rounded as activations are.
+
+    So the last bits of another copy of the model, such as an exported one, change no rank among
+    equals.
+    """
+    with np.errstate(over="ignore"):
+        rounded = log_odds(scores, belief, from_probabilities).astype(np.float32)
+    return rounded.astype(np.float64)
 
 
 def softmax(scores: Floats) -> Floats:

@@ -26,7 +26,7 @@ We assume that distances measured in float64 are off by as much as they can be.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -78,6 +78,7 @@ class Movement:
     rounding: Floats | float = 0.0  # of shape (n,), or one value for all samples, as is crossing
     crossing: Floats | float = -np.inf
     stretch: Floats | float = 1.0  # positive and finite
+    jumps_at: float = np.inf  # a point may jump that has moved so far
 
     def __post_init__(self) -> None:
         if not self.lipschitz >= 0:  # also false for NaN
@@ -88,9 +89,10 @@ class Movement:
             raise InputError("the stretch of a layer must be positive and finite")
 
     def __getitem__(self, samples: Any) -> Movement:
-        parts = (self.rounding, self.crossing, self.stretch)
+        names = ("rounding", "crossing", "stretch")
+        parts = (getattr(self, name) for name in names)
         taken = (part[samples] if isinstance(part, np.ndarray) else part for part in parts)
-        return Movement(self.lipschitz, *taken)
+        return replace(self, **dict(zip(names, taken, strict=True)))
 
 
 def find_robust_radii(
@@ -115,12 +117,14 @@ def find_robust_radii(
         if np.isfinite(movement.lipschitz):
             about = evidence[layer], rules[layer], belief
             with np.errstate(divide="ignore", invalid="ignore"):
-                left = find_clearance(*about, movement.crossing) - movement.rounding
+                clearance = find_clearance(*about, movement.crossing)
+                left = np.minimum(clearance, movement.jumps_at) - movement.rounding
                 # A layer that does not move at all, L = 0, proves FURTHEST.
                 moved = np.minimum(left / (movement.lipschitz * movement.stretch), FURTHEST)
             # Where no movement, however long, reaches another class, rounding cannot either.
-            moved = np.where(np.isposinf(left), np.inf, moved)
-            radii = np.maximum(radii, np.where(left > 0, moved, 0.0))
+            unreachable = np.isposinf(clearance) & np.isfinite(movement.rounding)
+            moved = np.where(unreachable, np.inf, moved)
+            radii = np.maximum(radii, np.where((left > 0) | unreachable, moved, 0.0))
     return radii
 
 

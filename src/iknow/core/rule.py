@@ -65,7 +65,8 @@ class Horizon(NamedTuple):
 @dataclass(frozen=True)
 class Drawing:
     """What distances alone decide, for a plot: the plane of points (d_g, d_¬g), distances to the
-    believed class and to the nearest other one, cut into areas, one for each reason.
+    believed class and to the nearest other one, cut into areas, one for each reason. Where a rule
+    also asks how far k neighbors of any class are, it is about samples that have them near.
     """
 
     marks: tuple[float, ...]  # distances to keep in view, ascending; the first is a labeled line
@@ -194,7 +195,8 @@ class Rule(ABC):
     @property
     def lead(self) -> float:
         """Another class contradicts the belief up to this many times as far as the belief itself:
-        it is IK only if d_other > lead · d_g. At least 1 is true of a reach that all classes share.
+        it is IK only if d_other > lead · d_g. At least 1 is true of a reach that all classes share;
+        0 promises nothing.
         """
         return 1.0
 

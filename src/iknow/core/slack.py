@@ -148,8 +148,10 @@ def find_margins(evidence: Evidence, rule: Rule, belief: Ints) -> Floats:
     rows = np.arange(len(evidence))
     none = reach[rows, belief] == NO_REACH
     limit = promise_of(rule, "empty_beyond")
-    # Without a limit we cannot say how much is missing.
-    reach = np.where(reach == NO_REACH, NO_REACH if np.isinf(limit) else limit, reach)
+    # Without a limit we cannot say how much is missing. Where the belief has a reach, a class that
+    # has none never counts.
+    instead = NO_REACH if np.isinf(limit) else limit
+    reach = np.where(none[:, None] & (reach == NO_REACH), instead, reach)
     with np.errstate(invalid="ignore"):  # inf - inf is replaced below
         outside = distances - reach
     own = 0.0 - outside[rows, belief]

@@ -6,8 +6,9 @@ several perturbations of it, and whatever sets the user names, and we count what
 wrong.
 
 A fifth of the validation data fits what peers fit on labels (a temperature) and lays the sequence
-of thresholds to certify; the rest certifies. Thresholds at equal coverage need no labels and use
-all.
+of thresholds to certify; the rest certifies. Labels that certify must not choose the budgets of
+voices, so for that figure the same fifth tunes a copy of the classifier. Thresholds at equal
+coverage need no labels and use all.
 
 Peers see the input in the metric that the classifier itself uses there, if it does (features of
 different units would make nearest neighbors a matter of units); the last hidden layer as it is; and
@@ -25,7 +26,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -46,7 +48,7 @@ from iknow.evaluation.risk import (
     risk_coverage,
 )
 from iknow.models import PrecomputedModel
-from iknow.models.inputs import as_numbers, cut_batches
+from iknow.models.inputs import as_numbers, cut_batches, take_rows
 from iknow.models.model import Model, observe_inputs
 from iknow.models.samples import as_labels, as_vector, encode
 from iknow.models.sklearn import SklearnModel
@@ -126,7 +128,16 @@ def compare(
     found = _all_sets(training[0], test, perturbations, sets or {}, random_state)
     scored = [score(*each) for each in found]
     shares = tuple(float(coverage) for coverage in coverages)
-    return tabulate(methods, clean, scored, shares, accuracy, confidence, random_state)
+    compared = tabulate(methods, clean, scored, shares, accuracy, confidence, random_state)
+    if not isinstance(getattr(classifier, "rule", None), type):  # nothing of it is to be chosen
+        return compared
+    X, y = validation[0], as_vector(validation[1], "y")
+    own = copy(classifier).tune(take_rows(X, fitting), y[fitting], coverage=coverages[0])
+    goal = {"accuracy": accuracy, "confidence": confidence}
+    levels, wrong = own.assess(X).level, clean.wrong_of(0)
+    limit = certify_threshold(levels, wrong, **goal, random_state=random_state)
+    share = float((own.assess(test[0]).level >= limit).mean())
+    return replace(compared, certified=np.append(share, compared.certified[1:]))
 
 
 def _all_sets(

@@ -144,18 +144,15 @@ def certify_threshold(
         True
     """
     laying, testing = split_rows(len(scores), random_state)
-    first, first_wrong = scores[laying], wrong[laying]
+    first = scores[laying]
     distinct = np.unique(first[np.isfinite(first) | (first > 0)])[::-1]
     if not len(distinct):
         return float("inf")
     picked = np.unique(np.linspace(0, len(distinct) - 1, min(STEPS, len(distinct))).astype(int))
     thresholds = distinct[picked]
-    counts, errors = count_from(first, thresholds), count_from(first[first_wrong], thresholds)
-    # As if there were as many samples as will test; one more error than seen, as a stretch without
-    # any has not been tried enough to tell.
-    scale = len(testing) / len(first)
-    known, expected = (np.rint(scale * each).astype(np.int64) for each in (counts, errors + 1))
-    thresholds = thresholds[first_to_test(known, expected, accuracy, confidence) :]
+    sizes = len(first), len(testing)
+    start = first_to_test(count_from(first, thresholds), *sizes, accuracy, confidence)
+    thresholds = thresholds[start:]
     counts = count_from(scores[testing], thresholds)
     errors = count_from(scores[testing[wrong[testing]]], thresholds)
     passed = p_values(errors, counts, accuracy) <= 1 - confidence

@@ -96,8 +96,8 @@ def save_model(
         ('input',)
         >>> mlflow.pyfunc.load_model("irises").predict(X_val[:2])
            belief assertion reason     level
-        0       0        IK  KNOWN  0.893333
-        1       0        IK  KNOWN  0.626667
+        0       0        IK  KNOWN  0.666667
+        1       0        IK  KNOWN  0.800000
     """
     if not isinstance(classifier, EpistemicClassifier):
         raise InputError(f"an EpistemicClassifier is needed; got {shown(classifier)}")

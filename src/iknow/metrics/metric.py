@@ -13,16 +13,19 @@ Each activation is divided by its ℓ2 norm, n(a) = a / |a|, and the search is �
 
 from 0 for the same direction over √2 for a right angle to 2 for opposite ones: the same order as
 the cosine distance 1 - cos(a, b), which is d² / 2. Hidden layers of networks tell classes apart by
-direction; the length says more about contrast or brightness. A zero vector has no direction. It
-stays zero, at distance 1 from every direction and 0 from other zero vectors.
+direction; the length says more about contrast or brightness. A zero vector, such as a text without
+a known word, has no direction, and is like nothing but other zero vectors: it is put `BEYOND` all
+directions, 9 away from each at least.
 
 No constant bounds how far n can move: near 0 the slightest change turns any direction into any
-other. But for each a and every b, zero or not,
+other. But for each a and every b but zero,
 
     |n(a) - n(b)|  <=  2 |a - b| / (|a| + |b|)  <=  (2 / |a|) · |a - b|,
 
 so a change shorter than a certain share of |a| cannot turn it far. No smaller factor holds for all
-b: just beyond 0, at b = -ε a, the distance is 2 and |a - b| is (1 + ε) |a|.
+b: just beyond 0, at b = -ε a, the distance is 2 and |a - b| is (1 + ε) |a|. At 0 itself the point
+jumps. To get there takes a change of |a|, which that factor counts as a movement of 2: so a proof
+by movement holds for less than that (`jumps_at`).
 """
 
 from __future__ import annotations
@@ -43,6 +46,7 @@ from iknow.metrics.lipschitz import FLOAT32_ROUNDING, FLOAT64_ROUNDING, ROUND_UP
 
 METRICS: dict[str, type[Metric]] = {}  # those that bundles can name, by the names of their types
 LEAVES = "leaves"  # the layer that holds the numbers of leaves
+BEYOND = 10.0  # how far out a vector without a direction is put
 NUMBERS_AT_ONCE = 1 << 22  # how many to hold in float64 at a time
 
 
@@ -53,6 +57,8 @@ class Metric(ABC):
     """
 
     p: float
+    jumps_at: float = math.inf
+    """A point that moves may jump once `expansion_at` times the change is as long as this."""
 
     @property
     def width(self) -> int | None:
@@ -263,15 +269,18 @@ class Cosine(Metric):
 
     Examples:
         >>> Cosine().distances([[1, 0]], [[5, 0], [0, 3], [-2, 0], [0, 0]]).round(3)
-        array([[0.   , 1.414, 2.   , 1.   ]])
+        array([[0.   , 1.414, 2.   , 9.   ]])
     """
 
     p = 2.0
+    jumps_at = 2.0
 
     def transform(self, activations: Any) -> Any:
         def directions(values: Floats) -> Floats:
-            scaled, _, norms = _measure(values)
-            return np.divide(scaled, norms[:, None])
+            scaled, largest, norms = _measure(values)
+            points: Floats = np.divide(scaled, norms[:, None])
+            points[largest == 0, :1] = BEYOND
+            return points
 
         return in_parts(directions, activations)
 

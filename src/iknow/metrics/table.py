@@ -17,13 +17,19 @@ little: if n samples agree, a further one differs with probability below 3/n, at
 Medians are subtracted in float64, before the points are rounded to float32: of a timestamp only
 what varies is left. Points beyond the range of float32 are moved to its ends.
 
-`Table` does the same where values are missing. Its activations hold d values, 0 where one is
-missing, and then d flags, 1 where one is missing. Median and scale are those of the training values
-that are there. A missing one lies at the median, and its flag adds a dimension: samples that lack
-the same value agree about it, and one that has it is √(1 + ((x - median) / scale)²) away from one
-that lacks it. Where no training sample lacks a value, a sample that does is new: its flag counts as
-`NEW`, further than any ordinary sample, so that it fails closed. Flags jump, so no robust radius
-rests on a `Table`.
+`Table` does the same where values are missing, or are categories. Its activations hold d values, 0
+where one is missing, and then d flags: 1 where a value is missing, 2 where it is the code of a
+category. Median and scale are those of the training values that are there. A missing one lies at
+the median, and its flag adds a dimension: samples that lack the same value agree about it, and one
+that has it is √(1 + ((x - median) / scale)²) away from one that lacks it. Two categories of a
+column are 1 apart, as much as two numbers that differ by a scale; beyond the `MOST_CATEGORIES` most
+frequent ones of a column, all are alike.
+
+What no training sample has is new: a gap where there was none, a category that never occurred, a
+text among numbers. It is put twice as far away as any training value lies from its median, so that
+it fails closed. A column in which most values occur once, such as names, free text or numbers of
+customers, says nothing about what is alike, and is left out. Flags and codes jump, so no robust
+radius rests on a `Table`.
 
 Distances weighted by a matrix: the paper's metric, in units of the input, and Mahalanobis's.
 
@@ -87,7 +93,11 @@ from iknow.metrics.metric import Metric, check_fitted, in_parts, register_metric
 
 NORMAL_IQR = 1.3489795003921634  # the interquartile range of the standard normal distribution
 LARGEST = float(np.finfo(np.float32).max)
-NEW = 1e6  # how far a gap is where training has none
+LEAST_NEW = 30.0  # scales that what is new is away at least; far more would slow down the search
+A_GAP, A_CATEGORY = 1.0, 2.0  # flags of values
+NUMBERS, CATEGORIES, LEFT_OUT = 0.0, 1.0, 2.0  # kinds of columns
+MOST_CATEGORIES = 256  # of a column that have a dimension of their own
+FEWEST_NAMES = 20  # distinct values from which on a column may hold names rather than categories
 LEAST_EIGENVALUE = 1e-6  # of a correlation matrix, whose eigenvalues are 1 on average
 MOST_FEATURES = 8192  # a square matrix of them takes half a gigabyte
 
@@ -162,11 +172,14 @@ class Scaled(Metric):
 
 @register_metric
 @dataclass(frozen=True, eq=False, repr=False)
-class Table(Scaled):
-    """The ℓ2 distance of scaled values and of the flags of missing ones.
+class Table(Metric):
+    """The ℓ2 distance of scaled values, of the flags of missing ones, and of categories.
 
-    `fit` finds `center` and `scale` of the d values and `weight` of the d flags, each of shape
-    (d,); until then they are empty.
+    `fit` finds, for d columns, `center` and `scale` of their values and the `weight` of their gaps;
+    `kind`, which is 0 for numbers, 1 for categories and 2 for a column that is left out, each of
+    shape (d,); and for m categories their `codes`, ascending by column, the `owners`, their
+    columns, and `places`, the dimension of each or -1, of shape (m,); `new` is how far away is what
+    training has none of, of shape (1,). Until then they are empty.
 
     Examples:
         >>> table = [[1, 0], [2, 0], [3, 0], [0, 1]]  # the last value is missing
@@ -175,33 +188,114 @@ class Table(Scaled):
                [0., 1.]])
     """
 
+    center: Floats = field(default_factory=lambda: np.empty(0))
+    scale: Floats = field(default_factory=lambda: np.empty(0))
     weight: Floats = field(default_factory=lambda: np.empty(0))
+    kind: Floats = field(default_factory=lambda: np.empty(0))
+    codes: Floats = field(default_factory=lambda: np.empty(0))
+    owners: Floats = field(default_factory=lambda: np.empty(0))
+    places: Floats = field(default_factory=lambda: np.empty(0))
+    new: Floats = field(default_factory=lambda: np.empty(0))
+    p = 2.0
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            values = as_matrix([getattr(self, each.name)], f"the {each.name} of a Table")[0]
+            values.flags.writeable = False
+            object.__setattr__(self, each.name, values)
+        d, m = len(self.center), len(self.codes)
+        by_column = len(self.scale) == len(self.weight) == len(self.kind) == d
+        by_column &= len(self.new) == min(d, 1)
+        by_category = len(self.owners) == len(self.places) == m
+        ordered = np.lexsort((self.codes, self.owners)) if by_category else np.empty(0)
+        if not (
+            by_column
+            and by_category
+            and min(self.scale.min(initial=1), self.weight.min(initial=1)) > 0
+            and np.isin(self.kind, (NUMBERS, CATEGORIES, LEFT_OUT)).all()
+            and np.array_equal(ordered, np.arange(m))
+            and np.isin(self.owners, np.flatnonzero(self.kind == CATEGORIES)).all()
+            and np.array_equal(np.sort(self.places[self.places >= 0]), np.arange(self._n_places))
+        ):
+            raise InputError(
+                "a Table needs center, scale, weight and kind for each column, scales and weights "
+                "positive, and codes, owners and places for each category, by column and code"
+            )
 
     @property
     def width(self) -> int:
-        return 2 * len(self.center)
+        return 2 * len(self.center) + self._n_places
+
+    @property
+    def _n_places(self) -> int:
+        return int((self.places >= 0).sum())
 
     def fit(self, activations: Any, labels: Any) -> Table:
         table = np.asarray(activations)
         if table.ndim != 2 or not table.size or table.shape[1] % 2:
             raise InputError(
-                "the metric Table needs activations of shape (n, 2 d), d values and the d flags of "
-                f"missing ones; got {table.shape}"
+                "the metric Table needs activations of shape (n, 2 d), d values and their d flags; "
+                f"got {table.shape}"
             )
         values, flags = np.split(table, 2, axis=1)
-        missing = flags != 0
-        there = (column[~gaps] for column, gaps in zip(values.T, missing.T, strict=True))
-        return Table(*_find_spreads(there), np.where(missing.any(axis=0), 1.0, NEW))
+        named, missing = flags == A_CATEGORY, flags == A_GAP
+        kind = np.where(named.any(axis=0), CATEGORIES, NUMBERS).astype(np.float64)
+        there = (column[flag == 0] for column, flag in zip(values.T, flags.T, strict=True))
+        codes, owners, places, n_places = list[Any](), list[Any](), list[Any](), 0
+        for j in np.flatnonzero(kind):
+            found, counts = np.unique(values[named[:, j], j], return_counts=True)
+            if len(found) > max(FEWEST_NAMES, named[:, j].sum() / 2):
+                kind[j] = LEFT_OUT
+                continue
+            common = np.argsort(-counts, kind="stable")[:MOST_CATEGORIES]
+            place = np.full(len(found), -1)
+            place[common] = np.arange(len(common)) + n_places
+            n_places += len(common)
+            codes.append(found)
+            owners.append(np.full(len(found), j))
+            places.append(place)
+        of_categories = {"codes": codes, "owners": owners, "places": places}
+        joined = {name: np.hstack([[], *each]) for name, each in of_categories.items()}
+        center, scale = _find_spreads(there)
+        with np.errstate(over="ignore"):
+            furthest = np.abs(np.where(flags == 0, (values - center) / scale, 0.0)).max()
+        new = min(max(LEAST_NEW, 2 * float(furthest)), LARGEST)
+        weight = np.where(missing.any(axis=0), 1.0, new)
+        return Table(center, scale, weight, kind, **joined, new=np.array([new]))
 
-    def _scale(self, values: Floats) -> Floats:
-        numbers, flags = np.split(values, 2, axis=1)
-        scaled = np.where(flags != 0, 0.0, super()._scale(numbers))
-        return np.column_stack([scaled, flags * self.weight])
+    def transform(self, activations: Any) -> Any:
+        check_fitted(self)
+        return in_parts(self._points, activations, 2 * len(self.center))
+
+    def _points(self, activations: Floats) -> Floats:
+        values, flags = np.split(activations, 2, axis=1)
+        with np.errstate(over="ignore"):
+            scaled = np.clip((values - self.center) / self.scale, -LARGEST, LARGEST)
+        scaled = np.where(flags == 0, scaled, 0.0)
+        # A text among numbers, or a number among categories.
+        scaled[(flags != A_GAP) & ((flags == A_CATEGORY) != (self.kind == CATEGORIES))] = self.new
+        categories = np.zeros((len(values), self._n_places))
+        for j in np.flatnonzero(self.kind == CATEGORIES):
+            first, last = np.searchsorted(self.owners, (j, j + 1))
+            rows = np.flatnonzero(flags[:, j] == A_CATEGORY)
+            asked, known = values[rows, j], self.codes[first:last]
+            at = np.minimum(np.searchsorted(known, asked), len(known) - 1)
+            is_known = known[at] == asked
+            scaled[rows[~is_known], j] = self.new
+            places = self.places[first:last][at].astype(np.int64)
+            has_place = is_known & (places >= 0)
+            categories[rows[has_place], places[has_place]] = math.sqrt(0.5)
+        gaps = (flags == A_GAP) * self.weight
+        scaled[:, self.kind == LEFT_OUT] = gaps[:, self.kind == LEFT_OUT] = 0.0
+        return np.hstack([scaled, gaps, categories])
 
     def restore(self, points: Any) -> Any:
         return None  # a gap is no number
 
     def expansion(self, n_features: int) -> float:
+        return math.inf
+
+    def rounding(self, n_features: int) -> float:
         return math.inf
 
 

@@ -25,6 +25,10 @@ altogether, and texts of different lengths cannot be compared at all. Pooling re
 - "cls" takes the first token that is not hidden, "last" the last one;
 - a function gets the activations of shape (n, ...) and returns an array of shape (n, ...).
 
+The layer "NAME.moments" is what "NAME" returns, pooled to the mean and the standard deviation over
+all places: what is in a picture and how it varies, wherever it is. Networks describe the ends of
+their middle stages so, whatever `pool=` says.
+
 Padding must not count: a sample gives the same vector however far the others of its batch are
 padded. So a layer that holds hidden tokens must be pooled, by what knows about the mask.
 
@@ -36,6 +40,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from functools import partial
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -49,6 +54,7 @@ from iknow.models.model import Model, Observation, check_layers, make_observatio
 
 INPUT, OUTPUT = "input", "output"
 ENTRANCE = ".input"  # after the name of a layer: what enters it
+MOMENTS = ".moments"  # after the name of a layer: mean and standard deviation over its places
 MASK = "attention_mask"
 USUAL_NAME = "logits"
 SINGLE = ("logit", "probability")
@@ -131,7 +137,9 @@ class Network(Model):
     def _locate(self, layers: Sequence[str]) -> Mapping[str, Any]:
         """The places of these layers; `LayerError` if one of them, or one to pool, is unknown."""
         places = self._places()
-        plain = [layer for layer in layers if layer.removesuffix(ENTRANCE) not in places]
+        plain = [without_moments(layer, places) for layer in layers]
+        plain = [layer for layer in plain if layer not in places]
+        plain = [layer for layer in plain if layer.removesuffix(ENTRANCE) not in places]
         if set(plain).difference(WHOLE) or self.pooling.is_by_layer:
             # To list all names takes longer than a small network.
             known = list(dict.fromkeys([INPUT, *places, OUTPUT]))
@@ -163,7 +171,11 @@ class Network(Model):
                 )
             given[INPUT] = Read(self._as_array(next(iter(arrays.values())), "the input"))
         hidden = find_mask(arrays[MASK]) if MASK in arrays else None
-        found = self._run(batch, layers, places)
+        plain = dict(zip(layers, layers, strict=True))
+        for layer in layers:
+            if layer.endswith(MOMENTS):
+                plain[layer] = without_moments(layer, places)
+        found = self._run(batch, [*dict.fromkeys(plain.values())], places)
         scores = found.scores
         if not isinstance(scores, np.ndarray):
             scores = self._as_array(scores, f"the output of {self._name}")
@@ -172,12 +184,19 @@ class Network(Model):
             scores = as_columns(scores, self.scores, self._name)
         reads, pooled = {OUTPUT: Read(scores), **given, **found.layers}, {}
         for layer in layers:
-            values, features_last, mask = reads[layer]
+            values, features_last, mask = reads[plain[layer]]
             mask = hidden if mask is None else mask
-            if mask is not None or self.pooling.is_given:
+            if layer != plain[layer]:
+                values = find_moments(values, features_last=features_last, seen=mask)
+            elif mask is not None or self.pooling.is_given:
                 values = self.pooling(layer, values, features_last=features_last, mask=mask)
             pooled[layer] = values
         return make_observation(scores, pooled, belief=found.belief)
+
+
+def without_moments(layer: str, places: Collection[str]) -> str:
+    """The name of the layer that is read: of those that there are, or the one that is pooled."""
+    return layer if layer in places else layer.removesuffix(MOMENTS)
 
 
 def find_mask(mask: Any) -> Any:
@@ -416,3 +435,16 @@ def pool_places(way: str, values: Any, *, features_last: bool = True, seen: Any 
         chosen = xp.amax(xp.where(seen, places, 0), axis=1)
     token = values[xp.arange(values.shape[0]), chosen]
     return xp.where(xp.any(seen, axis=1)[:, None], token, xp.nan)
+
+
+def find_moments(values: Any, *, features_last: bool, seen: Any = None) -> Any:
+    """Means and standard deviations over all places, (n, 2 * n_features); as for `pool_places`."""
+    if values.ndim < 3:
+        return values
+    xp: Any = np if isinstance(values, np.ndarray) else import_module("torch")
+    places = values if features_last else xp.moveaxis(values, 1, -1)
+    places = places.reshape(places.shape[0], -1, places.shape[-1])
+    hides = seen is not None and seen.shape[1] == places.shape[1]
+    pool = partial(pool_places, "mean", seen=(seen != 0) if hides else None)
+    mean = pool(places)
+    return xp.hstack([mean, xp.sqrt(pool(xp.square(places - mean[:, None])))])

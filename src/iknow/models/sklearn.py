@@ -5,10 +5,13 @@ of a pipeline inside it; "hidden1", "hidden2", ... and "logits" of an MLPClassif
 (decision function, else probabilities) of any other; "leaves" of a classifier of trees, and "table"
 of one that takes gaps.
 
-Some classifiers take missing values as they are, and categories beside numbers. The layer "table"
-is what distances can be measured in: the columns that hold numbers, 0 where one is missing, and a
-flag for each, 1 where it is (`iknow.metrics.Table`). Distances are between dense rows, so a sparse
-layer, such as TfidfVectorizer's, is made dense one batch at a time, in single precision.
+Some classifiers take missing values as they are, and categories beside numbers; in a pipeline the
+steps before the classifier may do away with both: an imputer makes an ordinary value of a gap, an
+encoder zeros of a category that it does not know. The layer "table" is what came in, so that
+distances see it: the value of each column, 0 where it is missing and a code where it is a category,
+and a flag for each that says so (`iknow.metrics.Table`). Dates are days. Distances are between
+dense rows, so a sparse layer, such as TfidfVectorizer's, is made dense one batch at a time, in
+single precision.
 
 **Trees.** A tree gives all samples in a leaf the same answer, so two samples that share the leaves
 of most trees are alike to the model, however far apart their features are. The distance is the
@@ -31,7 +34,9 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import partial
+from numbers import Real
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +51,7 @@ from iknow.core.text import names, shown
 from iknow.errors import InputError, LayerError
 from iknow.metrics.lipschitz import ACTIVATIONS, sensitivity_of, unwrap
 from iknow.metrics.metric import LEAVES
+from iknow.metrics.table import A_CATEGORY, A_GAP
 from iknow.models.adapt import has_base, is_catboost
 from iknow.models.inputs import (
     Sizes,
@@ -53,6 +59,7 @@ from iknow.models.inputs import (
     as_dense,
     as_numbers,
     count_samples,
+    is_missing,
     is_number,
     is_sparse,
     own_copy,
@@ -74,6 +81,7 @@ TABLE = "table"
 SINGLE = ("BaseDecisionTree", "BaseForest", "BaseGradientBoosting")
 SEVERAL = ("BaseBagging", "BaseWeightBoosting")  # of any classifiers
 MOST_LEAVES = 1 << 24  # activations are float32, which holds all integers up to here
+MICROSECONDS_IN_DAY = 86_400e6
 
 CONTAINERS = ("DMatrix", "QuantileDMatrix", "Dataset", "Pool")
 """Classes in which the packages keep data to train with; their rows cannot be taken again."""
@@ -130,8 +138,10 @@ class SklearnModel(Model):
             names.append("output")
         if leaf_finder(self.final) is not None and LEAVES not in names:
             names.append(LEAVES)
-        if takes_gaps(self.final) and TABLE not in names:
+        if TABLE not in names:
             names.append(TABLE)
+        # Numbers alone, which an imputer could make of gaps.
+        self._fills_gaps = bool(self.steps) and takes_gaps(self.estimator)
 
     @property
     def classes(self) -> Labels:
@@ -156,11 +166,10 @@ class SklearnModel(Model):
         is_text = self._last_step is None and len(np.shape(batch)) == 1
         first = "output" if is_text and "output" in names else self._last_step or "input"
         found = [first]
-        if {TABLE, LEAVES} & set(names) and not self._measures(first, batch):
-            if TABLE in names and (LEAVES not in names or self._measures(TABLE, batch)):
-                found.append(TABLE)
-            elif LEAVES in names:
-                found = []
+        if TABLE in names and len(np.shape(batch)) == 2 and not is_sparse(batch):
+            kinds = find_table(batch)[:, np.shape(batch)[1] :]
+            if kinds.any() or self._fills_gaps:
+                found = [TABLE]
         found += [name for name in names if self.role(name) == "hidden"][-1:]
         found += [name for name in names if self.role(name) in ("leaves", "output")]
         return tuple(Layer(name, self.role(name)) for name in dict.fromkeys(found))
@@ -245,7 +254,7 @@ class SklearnModel(Model):
     def _activations(self, batch: Any, layers: Sequence[str]) -> dict[str, Any]:
         found = {"input": _layer_numbers(batch)} if "input" in layers else {}
         if TABLE in layers and TABLE not in dict(self.steps):
-            found[TABLE] = find_numbers(batch)
+            found[TABLE] = find_table(batch)
         if set(layers) <= set(found):
             return {layer: found[layer] for layer in layers}
         inside = own_copy(batch)
@@ -276,15 +285,51 @@ def takes_gaps(classifier: Any) -> bool:
     return leaf_finder(classifier) is not None or (tags is not None and tags.input_tags.allow_nan)
 
 
-def find_numbers(batch: Any) -> Floats:
-    """The numbers of n samples and the flags of missing ones, of shape (n, 2 * n_numbers)."""
+def find_table(batch: Any) -> Floats:
+    """The values of n samples and their flags, of shape (n, 2 * n_columns); see `Table`."""
     if hasattr(batch, "iloc"):
-        batch = batch.iloc[:, np.flatnonzero([is_number(dtype) for dtype in batch.dtypes])]
-    values = as_numbers(batch, f"the layer {TABLE!r}", LayerError).astype(np.float64)
-    if not values.size:
-        raise LayerError(f"no column holds numbers, so there is no layer {TABLE!r}")
-    gaps = np.isnan(values)
-    return np.column_stack([np.where(gaps, 0.0, values), gaps])
+        columns = [batch.iloc[:, j] for j in range(batch.shape[1])]
+    else:
+        table = as_array(batch, f"the layer {TABLE!r}", LayerError)
+        columns = list(table.reshape(len(table), -1).T)
+    if not columns:
+        raise LayerError(f"there are no columns, so there is no layer {TABLE!r}")
+    found = [_read_column(column) for column in columns]
+    return np.column_stack([*(values for values, _ in found), *(flags for _, flags in found)])
+
+
+def _read_column(column: Any) -> tuple[Floats, Floats]:
+    """The values of a column and their flags, both of shape (n,)."""
+    kind = getattr(column.dtype, "kind", "O")
+    if kind in "mM":  # dates and time spans, in days
+        unit = f"{kind}8[us]"
+        times = column.to_numpy(unit) if hasattr(column, "iloc") else column.astype(unit)
+        gaps = np.isnat(times)
+        return np.where(gaps, 0.0, times.astype(np.int64) / MICROSECONDS_IN_DAY), gaps * A_GAP
+    if is_number(column.dtype):
+        values = as_numbers(column, f"the layer {TABLE!r}", LayerError).astype(np.float64)
+        return np.where(np.isnan(values), 0.0, values), np.isnan(values) * A_GAP
+    if hasattr(column, "factorize"):
+        places, distinct = column.factorize(use_na_sentinel=False)
+    else:
+        distinct = list(dict.fromkeys(column.tolist()))  # a NaN is not found again, nor needed
+        known = {value: place for place, value in enumerate(distinct)}
+        places = np.array([known[value] for value in column.tolist()], dtype=np.int64)
+    named = hasattr(column.dtype, "categories")  # numbers that are names
+    values, flags = np.zeros(len(distinct)), np.zeros(len(distinct))
+    for i, value in enumerate(distinct):
+        if is_missing(value):
+            flags[i] = A_GAP
+        elif isinstance(value, Real) and not named:
+            values[i] = value
+        else:
+            values[i], flags[i] = code_of(value), A_CATEGORY
+    return values[places], flags[places]
+
+
+def code_of(category: Any) -> float:
+    """The number that stands for a category in the layer "table", the same in every column."""
+    return float(crc32(str(category).encode("utf-8", "surrogatepass")) % MOST_LEAVES)
 
 
 def _inner_steps(name: str, step: Any) -> list[tuple[str, Any]]:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from iknow.core.arrays import Bools, Ints
 from iknow.core.assertion import Assertion, may_be_known
 from iknow.core.evidence import NO_EXEMPLAR, Evidence
+from iknow.core.level import NEIGHBORS
 from iknow.core.quorum import ONE, Quorum, weigh
 from iknow.core.robustness import Movement
 from iknow.core.rule import NO_REACH, Rule, promise_of, reach_by_class
@@ -105,7 +106,7 @@ def read_layer(part: Assessment, layer: str) -> tuple[dict[str, Any], Columns]:
     """Name, setting and sizes of a layer, and its columns.
 
     distances, codes, rows and ranks have shape (n, width), the believed class first, then two
-    others by distance, or all if each has its own reach; neighbors has shape (n, k).
+    others by distance, or all if each has its own reach; neighbors has shape (n, k), tenth (n,).
     """
     evidence, weighed, rule = part.evidence[layer], part.weighed[layer], part.neighborhoods[layer]
     n, n_others = len(part), evidence.n_classes - 1
@@ -129,6 +130,8 @@ def read_layer(part: Assessment, layer: str) -> tuple[dict[str, Any], Columns]:
         "neighbors": neighbors.astype(np.float32),
         **nearer_columns(evidence, rule.quorum, codes),
     }
+    if evidence.n_neighbors >= NEIGHBORS:
+        columns["tenth"] = weighed.neighbor_distance(NEIGHBORS)
     movement = part.movements.get(layer, Movement(np.inf))
     if np.isfinite(movement.lipschitz):
         for each in ("rounding", "crossing", "stretch"):
@@ -143,6 +146,7 @@ def read_layer(part: Assessment, layer: str) -> tuple[dict[str, Any], Columns]:
         "nNeighbors": k,
         "nHeld": evidence.n_neighbors,
         "lipschitz": movement.lipschitz,
+        "jumpsAt": movement.jumps_at,
     }
     return facts, columns
 

@@ -1,16 +1,23 @@
 """RelativeBall, ours and not the paper's.
 
-    reach       ratio · d_g for another class, if d_g <= ε; the belief itself counts if d_g <= ε
-    pure        ε in [d_g, inf) and ratio in [0, d_¬g / d_g)
-    removals    the samples of g with d_g^(j) <= ε and ratio · d_g^(j) < d_¬g
-    changes     t with d_g^(for + t) <= ε and ratio · d_g^(for + t) < d_¬g^(against - t)
+    near        d_g <= ε and r_10 <= seen: else nothing counts
+    reach       ratio · d_g for another class, if near; the belief itself counts if near
+    pure        ε in [d_g, inf) and ratio in [0, d_¬g / d_g), or ratio 0
+    removals    the samples of g with d_g^(j) <= ε and ratio · d_g^(j) < d_¬g, while r_10 <= seen
+    changes     t with d_g^(for + t) <= ε and ratio · d_g^(for + t) < d_¬g^(against - t), and
+                r_(10 + t) <= seen
 
-Supports depend on the belief. The last line: t changes can push d_g^(for) out to d_g^(for + t) at
-most, by removing the nearest of g, and pull d_c^(against) in to d_c^(against - t) at most, by
-adding t to c at the query itself. Relabeling does both, so for ratio >= 1 the bound is attained.
+Supports depend on the belief. Two questions have an answer each: what is it, by the distances to
+the classes; and was anything like it seen, by r_10, the distance to the tenth nearest sample of any
+class, which a few strange samples in training do not shorten. With radius inf and ratio 0 only the
+second is asked: no other class contradicts, wherever it is.
 
-Coverage grows with the radius and falls with the ratio, so maximizing it cannot choose them. Levels
-(`iknow.core.level`) turn both together, along one path.
+The last line: t changes can push d_g^(for) out to d_g^(for + t) at most, by removing the nearest of
+g, and r_10 to r_(10 + t), and pull d_c^(against) in to d_c^(against - t) at most, by adding t to c
+at the query itself. Relabeling does both, so for ratio >= 1 the bound is attained.
+
+Coverage grows with the radii and falls with the ratio, so maximizing it cannot choose them. Levels
+(`iknow.core.level`) turn all of them together, along one path.
 """
 
 from __future__ import annotations
@@ -24,15 +31,26 @@ import numpy as np
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Reason
 from iknow.core.evidence import Evidence, believed, distances_for_and_against
-from iknow.core.level import least_ratio
+from iknow.core.level import NEIGHBORS, least_ratio
 from iknow.core.quorum import ONE, Contrast, Quorum, ValidationEvidence, find_contrast, weigh
-from iknow.core.rule import NO_REACH, Areas, Drawing, Horizon, Limits, Rule, Stability, parameter
-from iknow.core.slack import count_nearest, radius_settings
+from iknow.core.rule import (
+    NO_REACH,
+    Areas,
+    Drawing,
+    Horizon,
+    Limits,
+    Rule,
+    Stability,
+    check_radius,
+    parameter,
+)
+from iknow.core.slack import count_nearest, lost_with_either, radius_settings
 from iknow.core.text import as_real
 from iknow.errors import SelectionError
 from iknow.rules.ball import count_own
 
 RATIOS = 256  # to try when matching a coverage
+LEAST = float(np.nextafter(0, 1))
 
 
 def check_ratio(ratio: object) -> float:
@@ -48,34 +66,45 @@ class RelativeBall(Rule):
 
     Args:
         radius: How far the nearest sample of the believed class may be, a number >= 0.
-        ratio: How many times as far another class still contradicts, a finite number >= 0.
+        ratio: How many times as far another class still contradicts, a finite number >= 0. With 0
+            none does.
+        seen: How far the tenth nearest training sample of any class may be.
         quorum: How many samples a class needs to count, or two numbers (for, against).
 
     Examples:
         >>> from iknow import RelativeBall
         >>> RelativeBall(0.5, 1.2, quorum=(1, 3))
-        RelativeBall(radius=0.5, ratio=1.2, quorum=(1, 3))
+        RelativeBall(radius=0.5, ratio=1.2, seen=inf, quorum=(1, 3))
     """
 
     radius: float
     ratio: float
+    seen: float = math.inf
     quorum: Quorum = field(default=ONE, kw_only=True)
 
-    checks: ClassVar[dict[str, Any]] = {**Rule.checks, "ratio": check_ratio}
+    checks: ClassVar[dict[str, Any]] = {**Rule.checks, "ratio": check_ratio, "seen": check_radius}
     axes = ("radius", "ratio")
     by_level = True
-    usual_quorum = (1, 3)  # two wrong labels nearby contradict nothing
+    usual_quorum = (3, 3)  # two wrong labels nearby neither support nor contradict
     empty_beyond = parameter("radius")
     lead = parameter("ratio")
     settings = radius_settings
+
+    @property
+    def n_neighbors(self) -> int:
+        """As many as `changes` could ever be harmless besides those that `seen` asks about."""
+        return 0 if self.seen == math.inf else NEIGHBORS + self.quorum[1] - 1
 
     def reach(self, evidence: Evidence) -> Floats:
         weighed = weigh(evidence, ONE)
         own = believed(weighed.distances[:, :, 0], weighed.belief)
         near = (own <= self.radius) & np.isfinite(own)  # a belief without samples is not near
+        if self.seen < math.inf:
+            near &= weighed.neighbor_distance(NEIGHBORS) <= self.seen
         reach = np.full(len(own), NO_REACH)
-        with np.errstate(over="ignore"):
-            reach[near] = self.ratio * own[near]
+        if self.ratio > 0:
+            with np.errstate(over="ignore"):
+                reach[near] = self.ratio * own[near]
         if self.ratio >= 1:
             return reach
         # The belief itself counts all the same.
@@ -90,10 +119,20 @@ class RelativeBall(Rule):
     @classmethod
     def box(cls, contrast: Contrast, k: int | None) -> list[tuple[Floats, Floats]]:
         n = len(contrast)
-        least = least_ratio(contrast.own, contrast.other)
+        # With the ratio 0 it is pure even if another class lies at distance 0.
+        least = np.maximum(least_ratio(contrast.own, contrast.other), LEAST)
         return [(contrast.own, np.full(n, np.inf)), (np.zeros(n), least)]
 
     def removals(self, evidence: Evidence, belief: Ints) -> Stability:
+        of_belief = self._own_removals(evidence, belief)
+        if self.seen == math.inf:
+            return of_belief
+        near = count_nearest(evidence, evidence.neighbor_distances <= self.seen)
+        spare = np.maximum(near.at_least - NEIGHBORS + 1, 1)
+        return lost_with_either(of_belief, Stability(spare, near.exact))
+
+    def _own_removals(self, evidence: Evidence, belief: Ints) -> Stability:
+        """How many samples of the believed class must go, whatever `seen` asks for."""
         if self.quorum == ONE and evidence.per_class == 1:
             _, other = distances_for_and_against(evidence, belief)
             distances = evidence.neighbor_distances
@@ -116,6 +155,9 @@ class RelativeBall(Rule):
         kept = np.ones(len(belief), dtype=bool)
         for t in range(1, min(evidence.per_class - needed, against - 1) + 1):
             kept &= self._supports(own[:, [needed + t - 1]], others[:, against - t - 1])[:, 0]
+            if self.seen < math.inf:
+                at = NEIGHBORS + t
+                kept &= evidence.n_neighbors >= at and evidence.neighbor_distance(at) <= self.seen
             most[kept] = t
         return most
 
@@ -123,6 +165,8 @@ class RelativeBall(Rule):
         """Whether a believed class at distances (n, m) is near, and another, (n,), out of reach."""
         with np.errstate(over="ignore", invalid="ignore"):  # where own is inf, nothing is near
             clear: Bools = (self.ratio * own < other[:, None]) | np.isinf(other)[:, None]
+        if self.ratio == 0:
+            clear = np.ones_like(clear)
         return (own <= self.radius) & np.isfinite(own) & clear
 
     @classmethod

@@ -100,8 +100,10 @@ class RowIndex(ABC):
         """Decide by a `rule` about `queries`, (n, n_features), and their `belief`, (n,)."""
         points = check_activations(queries, "queries", self.n_features)
         codes = np.ascontiguousarray(belief, dtype=np.int64)
-        found = self._search(np.ascontiguousarray(points), scope_of(rule, codes))
-        return decide(found, rule, codes)
+        scope = scope_of(rule, codes)
+        if scope.any > self.n_rows:  # a rule's usual number, and few training samples
+            return decide(self.search_part(np.ascontiguousarray(points), scope), rule, codes)
+        return decide(self._search(np.ascontiguousarray(points), scope), rule, codes)
 
     def warm_up(self) -> None:
         """Prepare and compile everything that searching needs, by searching for a stored row."""

@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from iknow.core.level import NEIGHBORS
 from iknow.core.quorum import ONE, Quorum
 from iknow.core.rule import Rule, check_k, has_k
 from iknow.core.text import as_flag, as_real, as_whole, shown
@@ -21,6 +22,7 @@ INSIDE: tuple[str, Callable[[float], bool]] = (
 RANGES = {
     **dict.fromkeys(("accuracy", "confidence", "false_alarm"), INSIDE),
     "coverage": ("lie in (0, 1]", lambda share: 0 < share <= 1),
+    "premium": ("be a finite number >= 0", lambda share: 0 <= share < np.inf),
 }
 
 
@@ -28,9 +30,9 @@ RANGES = {
 class Goal:
     """What to tune for: an accuracy, a coverage, a rate of false alarms, or what is usual.
 
-    `accuracy`, `confidence`, `each_class`, `coverage`, `false_alarm`, `method`, `k` and
-    `time_limit` are those of `EpistemicClassifier.tune`, and `model_confidence` is its `doubt`.
-    `random_state`: seed for the split that certifies and for method "bayes".
+    `accuracy`, `confidence`, `each_class`, `coverage`, `false_alarm`, `premium`, `method`, `k` and
+    `time_limit` are those of `EpistemicClassifier.tune`. `random_state`: seed for the split that
+    certifies and for method "bayes".
 
     Examples:
         >>> Goal(coverage=0.8).neighbors_needed(Nearest, n_rows=75)
@@ -43,7 +45,7 @@ class Goal:
     each_class: bool = False
     coverage: float | None = None
     false_alarm: float | None = None
-    model_confidence: bool | None = None
+    premium: float = 0.05
     k: int | Sequence[int] | None = None
     time_limit: float = 60.0
     random_state: int = 0
@@ -52,8 +54,6 @@ class Goal:
         if not isinstance(self.method, str) or self.method not in ("exact", "grid", "bayes"):
             raise InputError(f"method must be 'exact', 'grid' or 'bayes'; got {shown(self.method)}")
         as_flag(self.each_class, "each_class")
-        if self.model_confidence is not None:
-            as_flag(self.model_confidence, "confidence")
         several = isinstance(self.k, np.ndarray) and self.k.ndim == 1
         if several or isinstance(self.k, (list, tuple, range)):
             object.__setattr__(self, "k", tuple(map(check_k, self.k)))  # type: ignore[arg-type]
@@ -73,7 +73,7 @@ class Goal:
         if self.each_class and self.accuracy is None:
             raise InputError("each_class needs an accuracy to guarantee")
         for name, (what, fits) in RANGES.items():
-            if (value := getattr(self, name)) is not None or name == "confidence":
+            if (value := getattr(self, name)) is not None or name in ("confidence", "premium"):
                 object.__setattr__(self, name, as_real(value, name, what, fits))
 
     @property
@@ -88,8 +88,8 @@ class Goal:
 
         `quorum`: how many samples the belief needs, and how many another class.
         """
-        if rule.by_level:  # whether the nearest agree says what a layer means
-            return min(quorum[0], n_rows)
+        if rule.by_level:
+            return min(NEIGHBORS, n_rows)
         if rule.neighbors_to_match:
             return min(rule.neighbors_to_match, n_rows)
         return int(np.max(0 if self.k is None else self.k, initial=0)) if has_k(rule) else 0

@@ -40,7 +40,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
-from typing import Any
 
 import numpy as np
 from scipy.stats import beta, binom
@@ -63,21 +62,33 @@ def p_values(errors: Ints, counts: Ints, accuracy: float) -> Floats:
 
 
 STEPS = 200  # settings of a sequence to test at most, evenly spaced in coverage
-SAFETY = 5  # with so much to spare a setting that looks safe is to pass
+SHARE_OF_FIRST = 5  # a sequence begins within the surest fifth of the samples that certify
 
 
-def first_to_test(
-    counts: Ints, errors: Ints, accuracy: float, confidence: float, usable: Any = True
-) -> int:
-    """Where a sequence of tests, the strictest setting first, begins: with the first that looks
-    safe by the samples that choose, else with the surest.
+def first_count(n: int, accuracy: float, confidence: float) -> int:
+    """How many IK samples the first setting of a sequence has at least, of n that certify.
 
-    A test that fails ends the sequence, as that of the surest of a few samples may. usable: a mask
-    of the settings that may look safe, of the shape of counts.
+    As many errors are allowed there as fit into the surest fifth; where not even none fits, it is
+    the least number of samples that certifies. It depends on n and the goal alone.
     """
-    doubts = p_values(errors, counts, accuracy)
-    safe = np.flatnonzero(usable & (doubts <= (1 - confidence) / SAFETY))
-    return int(safe[0] if len(safe) else doubts.argmin())
+    counts = np.arange(1, max(n, 1) + 1)
+    allowed = np.asarray(binom.ppf(1 - confidence, counts, 1 - accuracy))  # one more than allowed,
+    allowed -= p_values(allowed, counts, accuracy) > 1 - confidence  # or, with luck, as many
+    most = max(allowed[max(0, n // SHARE_OF_FIRST - 1)], 0)
+    return int(counts[(allowed >= most).argmax()])
+
+
+def first_to_test(counts: Ints, n_laying: int, n: int, accuracy: float, confidence: float) -> int:
+    """Where a sequence of settings, the strictest first, begins to be tested on n samples.
+
+    counts: IK samples of each setting among `n_laying` others, ascending. With those that certify,
+    the first setting shall have as many as `first_count` says, but for bad luck. They are not asked
+    themselves: the order of the tests must not depend on them.
+    """
+    share = counts / n_laying
+    expected = n * np.maximum(share - 2 * np.sqrt(share * (1 - share) / n_laying), 0.0)
+    enough = expected - 2 * np.sqrt(expected) >= first_count(n, accuracy, confidence)
+    return int(enough.argmax()) if enough.any() else len(counts) - 1
 
 
 def least_samples(accuracy: float, confidence: float) -> int:

@@ -1,53 +1,41 @@
 """Choosing a level: one threshold along the path that reference samples fix (`iknow.core.level`).
 
-The path is laid before any label of the samples that certify is looked at, so along it
+The path is laid, with the budgets of its voices (`iknow.selection.budgets`), before any label of
+the samples that certify is looked at, so along it
 
     coverage       is matched by the level that this share of the validation samples reaches
     false alarm    is bounded without labels: see `limit_false_alarm`
     accuracy       is certified by exact tests in turn: see `certify_level`
 
 **An accuracy**: as in `iknow.selection.guarantee`, a fifth of the samples chooses and the rest
-certifies. The first part lays the path, unless the user gives other samples for that, and says
-where on it exact tests begin: at the strictest level that looks safe, from there towards more
-coverage, until one fails.
+certifies. The first part lays the path, unless the user gives other samples for that. Exact tests
+then go from the surest level towards more coverage, until one fails. A test at the surest few
+samples would end at one early error, however good the rest is. So the first test comes where as
+many errors are allowed as fit into a fifth of the samples that certify: a number that depends on
+how many there are, and on the goal, alone.
 
-An accuracy may ask for more than the plain path gives, so a few variations of it (see
-`iknow.core.level`) compete for the largest coverage on the part that chooses, and the winner is
-certified on the other.
-
-**Mute layers**: in raw pixels of photographs the nearest training sample is often of another class,
-simply because it is as dark. Such a layer contradicts most beliefs, right or wrong, and would drag
-every level down. We ask how often the samples nearest to a reference sample have its believed
-class, a, and how often they would by chance, e. Cohen's kappa, (a - e) / (1 - e), is 0 for a layer
-that knows nothing and 1 for one that always agrees. A layer that does not come half way is left
-out: its word is closer to chance than to the model's. The truth is not asked, so the choice costs
-no label.
-
-Leaves agree with the trees they are from, but beyond the training data everything falls into the
-outermost ones: they cannot see how far away a sample is. So one layer besides them is always kept.
+A layer may know nothing about classes: in raw pixels of photographs the nearest training sample is
+often of another class, simply because it is as dark. There nearness and clarity cost more than any
+premium and stay silent, and what is left of the layer says whether anything like a sample was seen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from itertools import product
 
 import numpy as np
 
 from iknow.core.arrays import Floats, Labels
-from iknow.core.level import CLARITY, CONFIDENCE, NEARNESS, Levels, Voice, near_and_clear
+from iknow.core.level import CONFIDENCE, FAMILIARITY, IN_LAYERS, NEIGHBORS, Levels, Voice, value_of
 from iknow.core.quorum import quorum_of
-from iknow.errors import InputError, SelectionError
-from iknow.metrics.metric import LEAVES
+from iknow.errors import InputError, SelectionError, warn
 from iknow.rules import RelativeBall
+from iknow.selection.budgets import Speaker, augrc, choose_budgets, expected_losses
 from iknow.selection.goal import Goal
 from iknow.selection.guarantee import (
     STEPS,
     check_enough,
     first_to_test,
-    least_samples,
-    p_values,
     rank,
     try_in_turn,
 )
@@ -58,26 +46,37 @@ from iknow.selection.watch import Watch, make_watch
 MOST_REFERENCES = 100_000  # that lay a path: more say little more, and every bundle carries them
 
 
-def lay_path(
-    part: Validation,
-    layers: Sequence[str],
-    *,
-    nearness: float = 1.0,
-    clarity: bool = True,
-    confident: bool = False,
-) -> Levels:
-    """The path that samples fix. confident: whether the model's confidence is a voice."""
+def lay_path(part: Validation, premium: float, accuracy: float | None = None) -> Levels:
+    """The path that samples fix; their labels, if they have any, help to choose the budgets.
+
+    accuracy: the one to certify on it.
+    """
     if len(part) > MOST_REFERENCES:  # drawn without looking at them, so they stay exchangeable
         rows = np.random.default_rng(0).choice(len(part), MOST_REFERENCES, replace=False)
         part = part[rows]
-    voices, contrasts = [], part.contrasts
-    for layer in layers:
-        near, clear = near_and_clear(contrasts[layer])
-        voices.append(Voice(NEARNESS, layer, np.sort(near), nearness))
-        voices += [Voice(CLARITY, layer, np.sort(clear))] if clarity else []
-    if confident and part.confidence is not None:
-        voices.append(Voice(CONFIDENCE, None, np.sort(part.confidence)))
-    return Levels(tuple(voices), quorum_of(contrasts), part.from_probabilities)
+    contrasts = part.contrasts
+    values: dict[Speaker, Floats] = {
+        (layer, name): value_of(name, contrast)
+        for layer, contrast in contrasts.items()
+        for name in IN_LAYERS
+        if name != FAMILIARITY or contrast.n_neighbors >= NEIGHBORS  # else too few training samples
+    }
+    if part.confidence is not None:
+        values[None, CONFIDENCE] = part.confidence
+    sorted_values = {speaker: np.sort(each) for speaker, each in values.items()}
+    ranks = {
+        speaker: np.searchsorted(sorted_values[speaker], each, side="right") / len(part)
+        for speaker, each in values.items()
+    }
+    wrong = None if part.y_true is None else part.wrong
+    losses = expected_losses(part.confidence, wrong, len(part))
+    budgets = choose_budgets(ranks, losses, tuple(contrasts), premium, accuracy)
+    voices = tuple(
+        Voice(name, layer, sorted_values[layer, name], budgets[layer, name])
+        for layer, name in values
+        if (layer, name) in budgets
+    )
+    return Levels(voices, quorum_of(contrasts), part.from_probabilities)
 
 
 def find_levels(levels: Levels, part: Validation) -> Floats:
@@ -94,7 +93,7 @@ def watch_part(levels: Levels, part: Validation) -> Watch | None:
 def candidate_at(levels: Levels, level: float) -> Candidate:
     """The setting with which exactly the samples of at least this level are IK."""
     settings, least = levels.at(level)
-    rules = {name: RelativeBall(*each, quorum=levels.quorum) for name, each in settings.items()}
+    rules = {name: RelativeBall(**each, quorum=levels.quorum) for name, each in settings.items()}
     return Candidate(rules, least_confidence=least, level=level)
 
 
@@ -105,14 +104,22 @@ def choose_level(
 
     reference: further samples that lay the path. Without them it is those that choose, or all.
     """
-    confident = goal.model_confidence is True
+    found = _serve(goal, whole, reference, classes)
+    if whole.y_true is not None and found.levels is not None:
+        warn_if_outranked(found.levels, whole)
+    return found
+
+
+def _serve(
+    goal: Goal, whole: Validation, reference: Validation | None, classes: Labels | None
+) -> Selection:
     laying = whole if reference is None else reference
     if goal.coverage is not None:
-        return match_level(whole, laying, goal.coverage, confident)
+        return match_level(whole, laying, goal.coverage, goal.premium)
     if goal.false_alarm is not None:
         if reference is None:  # both parts rank samples, and take as many
             laying, whole = split(whole, goal.random_state, share=2)
-        return limit_false_alarm(whole, laying, goal.false_alarm, confident)
+        return limit_false_alarm(whole, laying, goal.false_alarm, goal.premium)
     if whole.y_true is None:
         raise InputError("an accuracy needs labels: give y too, or ask for coverage or false_alarm")
     try:
@@ -120,35 +127,49 @@ def choose_level(
     except SelectionError as error:
         if goal.accuracy is not None:
             raise
-        return replace(match_level(whole, laying, USUAL_COVERAGE, confident), note=str(error))
+        return replace(match_level(whole, laying, USUAL_COVERAGE, goal.premium), note=str(error))
+
+
+def warn_if_outranked(levels: Levels, part: Validation) -> None:
+    """Warn if the levels of labeled samples tell right from wrong worse than the model itself."""
+    if part.confidence is None:
+        return
+    losses = part.wrong.astype(np.float64)
+    ours, theirs = augrc(find_levels(levels, part), losses), augrc(part.confidence, losses)
+    if ours > OUTRANKED * theirs and (ours - theirs) * len(part) > FEWEST_LOST:
+        warn(
+            f"by levels {ours:.2%} of the validation samples are asserted and wrong on average "
+            f"over all coverages, by the model's own confidence alone {theirs:.2%}: on ordinary "
+            "data a threshold on that is the better judge. A smaller premium comes closer to it; "
+            "what levels add is that they are silent about what they have never seen"
+        )
 
 
 def match_level(
-    part: Validation, reference: Validation, coverage: float, confident: bool = False
+    part: Validation, reference: Validation, coverage: float, premium: float
 ) -> Selection:
     """Choose the level that this share of the samples reaches.
 
-    reference: the samples that lay the path, often the same ones. confident: see `lay_path`.
+    reference: the samples that lay the path, often the same ones.
     """
-    levels, left_out = _lay_plain(reference, confident)
+    levels = lay_path(reference, premium)
     found = find_levels(levels, part)
     if not (found > 0).any():
         raise SelectionError(
             f"none of the {len(part)} validation samples can be IK: each is believed to be of a "
-            "class with too few training samples, or lies on top of another class's, or is "
-            "stranger than all reference samples. Use more training data or reference samples, or "
-            "a smaller quorum"
+            "class with too few training samples, or is stranger than all reference samples. Use "
+            "more training data or reference samples, or a smaller quorum"
         )
     level = match_threshold(np.where(found > 0, found, -np.inf), coverage)
     level = min(max(level, float(found[found > 0].min())), float(found.max()))
     apart = reference is not part and not count_shared(part, reference)
     watch = watch_part(levels, part) if apart else None
     chosen = candidate_at(levels, level)
-    return record_choice(part, chosen, "matched", levels=levels, left_out=left_out, watch=watch)
+    return record_choice(part, chosen, "matched", levels=levels, watch=watch)
 
 
 def limit_false_alarm(
-    part: Validation, reference: Validation, false_alarm: float, confident: bool = False
+    part: Validation, reference: Validation, false_alarm: float, premium: float
 ) -> Selection:
     """Choose the largest level that an ordinary sample falls below with a bounded probability.
 
@@ -171,29 +192,25 @@ def limit_false_alarm(
             f"{int(np.ceil(1 / false_alarm)) - 1} samples besides those that lay the path; got "
             f"{len(part)}"
         )
-    levels, left_out = _lay_plain(reference, confident)
+    levels = lay_path(reference, premium)
     level = float(np.sort(find_levels(levels, part))[rank_allowed - 1])
     if level <= 0:
         raise SelectionError(
             f"more than {false_alarm:.4g} of the samples cannot be IK at any level, as their "
-            "believed class has too few training samples, or another class lies on top of them, or "
+            "believed class has too few training samples, or "
             "they are stranger than all reference samples: ask for a higher rate, or give more "
             "reference samples"
         )
     chosen, watch = candidate_at(levels, level), watch_part(levels, part)
-    found = record_choice(part, chosen, "false alarm", levels=levels, left_out=left_out)
+    found = record_choice(part, chosen, "false alarm", levels=levels)
     return replace(found, false_alarm=false_alarm, watch=watch)
 
 
-def _lay_plain(reference: Validation, confident: bool) -> tuple[Levels, dict[str, str]]:
-    """The path that samples fix, and the layers that it leaves out, with the reason in words."""
-    left_out = find_mute_layers(reference)
-    kept = [layer for layer in reference.evidence if layer not in left_out]
-    return lay_path(reference, kept, confident=confident), left_out
-
-
-NEARNESSES = (1.0, 0.5, 0.2, 0.05, 0.01)  # how much nearness may count, for an accuracy
 USUAL_COVERAGE = 0.75  # to match if nothing is asked for and nothing can be certified
+OUTRANKED, FEWEST_LOST = (
+    1.2,
+    2.0,
+)  # from where on levels rank worse: by how much, in how many samples
 FEWER_ERRORS = 10  # times less often than the model IK shall be wrong, without a goal
 
 
@@ -203,43 +220,29 @@ def certify_level(
     """Choose the largest coverage whose accuracy on IK is certified, along a path.
 
     goal: without an accuracy to certify, IK shall be wrong ten times less often than the model, as
-    judged by the samples that choose. Whether the model's confidence is a voice is decided by what
-    it promises, if the goal does not say; but not for that usual goal, which is to hold on strange
-    data too, and leaves it out. reference: further samples that lay the path; by default those that
-    choose, a fifth.
+    judged by the samples that choose. reference: further samples that lay the path; by default
+    those that choose, a fifth.
     """
     first, second = split(whole, goal.random_state)
-    laying, heard = first if reference is None else reference, goal.model_confidence
-    if usual := goal.accuracy is None:
+    laying = first if reference is None else reference
+    if goal.accuracy is None:
         # Counting one error more than seen: none seen proves none.
         target = 1 - (int(first.wrong.sum()) + 1) / (len(first) + 2) / FEWER_ERRORS
         goal = replace(goal, accuracy=target)
     least, eligible = check_enough(second, goal)
-    path, left_out = _lay_plain(laying, heard is True)
+    path = lay_path(laying, goal.premium, goal.target)
+    grid = _grid(path, laying)
     if goal.each_class:
-        settings = [candidate_at(path, level) for level in _grid(path, laying).tolist()]
+        settings = [candidate_at(path, level) for level in grid.tolist()]
         candidates = rank(settings, first, eligible, goal.target, least / len(second))
     else:
-        paths = [path] if usual else _variations(laying, path.layers, heard)
-        judged = [(*_judge(one, laying, first, len(second), goal), one) for one in paths]
-        # The path that promises the most coverage, the first of equals.
-        _, grid, path = max(judged, key=lambda each: each[0])
-        candidates = [candidate_at(path, level) for level in grid.tolist()]
+        counts = count_from(find_levels(path, laying), grid)
+        sizes = len(laying), len(second)
+        start = first_to_test(counts, *sizes, goal.target, goal.confidence) if len(grid) else 0
+        candidates = [candidate_at(path, level) for level in grid[start:].tolist()]
     chosen, certificate = try_in_turn(candidates, second, goal, classes)
-    found = record_choice(whole, chosen, "certified", levels=path, left_out=left_out)
+    found = record_choice(whole, chosen, "certified", levels=path)
     return replace(found, certificate=certificate, watch=watch_part(path, second))
-
-
-def _variations(laying: Validation, layers: Sequence[str], confident: bool | None) -> list[Levels]:
-    """The plain path, and those on which nearness counts for less or the model is heard too."""
-    plain, hearing = [(True, False)], [(True, True), (False, True)]
-    if laying.confidence is None or confident is False:
-        hearing = []
-    voices = hearing if hearing and confident else plain + hearing
-    return [
-        lay_path(laying, layers, nearness=nearness, clarity=clarity, confident=confident)
-        for (clarity, confident), nearness in product(voices, NEARNESSES)
-    ]
 
 
 def _grid(levels: Levels, laying: Validation) -> Floats:
@@ -248,54 +251,3 @@ def _grid(levels: Levels, laying: Validation) -> Floats:
     found = found[found > 0]
     picked = np.linspace(0, max(0, len(found) - 1), STEPS).astype(int)
     return np.unique(found[picked])[::-1] if len(found) else found
-
-
-def _judge(
-    levels: Levels, laying: Validation, first: Validation, n_second: int, goal: Goal
-) -> tuple[float, Floats]:
-    """The coverage that a path promises, and its levels from the surest to the most lenient.
-
-    Judged on the samples that choose, as if there were as many as certify.
-    """
-    grid = _grid(levels, laying)
-    if not len(grid):
-        return 0.0, grid
-    found, scale = find_levels(levels, first), n_second / len(first)
-    known, errors = count_from(found, grid), count_from(found[first.wrong], grid)
-    counts = np.rint(scale * known), np.rint(scale * errors)
-    # Those that certify may hold fewer IK samples, by two standard deviations, and need enough.
-    fewest = scale * (known - 2 * np.sqrt(known))
-    enough = fewest >= least_samples(goal.target, goal.confidence)
-    surest = first_to_test(*counts, goal.target, goal.confidence, enough)
-    doubts = p_values(counts[1], counts[0], goal.target)
-    passing = np.flatnonzero(doubts <= 1 - goal.confidence)
-    promise = float(known[passing[-1]] / len(first)) if len(passing) else 0.0
-    return promise, grid[surest:]
-
-
-LEAST_KAPPA = 0.5
-
-
-def find_mute_layers(reference: Validation) -> dict[str, str]:
-    """The layers to leave out, with the reason in words.
-
-    One is always kept, the best; it is not that of leaves if there is another.
-    """
-    shares = np.bincount(reference.belief) / len(reference)
-    chance = float(np.square(shares).sum())
-    agreements: dict[str, float] = {}
-    for layer, contrast in reference.contrasts.items():
-        # A training set smaller than the quorum has no such neighbor, and supports no belief.
-        nearest = contrast.neighbor_distance(min(contrast.quorum[0], contrast.n_neighbors))
-        # Another class at distance 0 lets nothing be known: coarse leaves may put all in one.
-        agreements[layer] = float(np.mean((contrast.own <= nearest) & (contrast.other > 0)))
-    best = max(
-        [name for name in agreements if name != LEAVES] or [LEAVES], key=agreements.__getitem__
-    )
-    least = chance + LEAST_KAPPA * (1 - chance)
-    return {
-        layer: f"nearness means little in it: the nearest training samples have the believed class "
-        f"for {agreement:.0%} of the reference samples ({chance:.0%} by chance, {least:.0%} needed)"
-        for layer, agreement in agreements.items()
-        if agreement < least and layer != best
-    }

@@ -28,7 +28,7 @@ T = TypeVar("T")
 def to_plain(value: Any) -> Any:
     """A record, or what it holds, as plain values for JSON; None for what is not finite."""
     if isinstance(value, Rule):
-        return rule_to_dict(value)
+        return to_plain(rule_to_dict(value))
     if is_dataclass(value):
         return {field.name: to_plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
@@ -61,8 +61,8 @@ def from_plain(kind: type[T], record: Any, where: str) -> T:
 def _read(kind: Any, value: Any) -> Any:
     if not isinstance(value, dict):
         raise InputError(f"expected an object; got {shown(value)}")
-    if kind is Rule:
-        return rule_from_dict(value)
+    if kind is Rule:  # a parameter that is not finite is inf
+        return rule_from_dict({key: np.inf if v is None else v for key, v in value.items()})
     (number,) = get_args(get_args(kind)[1])  # of NDArray[number]
     return _read_array(value, np.dtype(number))
 

@@ -74,7 +74,6 @@ class Selection:
         level: Where on it they lie: the samples of at least this level are IK.
         least_confidence: Below it, the model's own doubt makes a sample IMK; -inf for never.
         false_alarm: The promised bound on how often an ordinary sample is not IK, if asked for.
-        left_out: Layers in which nearness means too little, with the reason in words.
         note: What could not be promised, and what to ask for instead.
         watch: Scores of samples that nothing was fitted to, for an alarm to compare a stream with.
         goal: What they were chosen for, to choose them again; None if nobody knows.
@@ -96,7 +95,6 @@ class Selection:
     level: float | None = None
     least_confidence: float = -np.inf
     false_alarm: float | None = None
-    left_out: Mapping[str, str] = field(default_factory=dict)
     note: str = ""
     watch: Watch | None = field(default=None, repr=False, compare=False)
     goal: Goal | None = field(default=None, repr=False, compare=False)
@@ -147,7 +145,8 @@ class Selection:
             f"On {self.n_samples:,} validation samples: coverage {percent(self.coverage)}"
             f"{largest}{accuracy}"
         ]
-        said += [f"Layer {name} is left out: {why}" for name, why in self.left_out.items()]
+        if self.levels is not None:
+            said.append(f"Share of ordinary data that each voice may hold back: {self.levels}")
         guaranteed = "Was guaranteed" if self.stale else "Guaranteed"
         if self.stale:
             said.append(
@@ -175,6 +174,9 @@ class Selection:
             said.append("The search ran out of time: more time may find more coverage")
         return said
 
+    def __str__(self) -> str:
+        return "\n".join(self.sentences())
+
     def _repr_html_(self) -> str:
         known = {Assertion.IK: round(self.coverage * self.n_samples)}
         rows = [(text(layer), text(repr(rule))) for layer, rule in self.neighborhoods.items()]
@@ -190,7 +192,7 @@ class Selection:
     def to_dict(self) -> dict[str, Any]:
         """Return the selection as plain values for JSON.
 
-        None stands for an accuracy that is NaN, and for a least confidence of -inf.
+        None stands for an accuracy that is NaN, a least confidence of -inf, and a radius of inf.
         """
         return dict(to_plain(self))
 

@@ -35,7 +35,7 @@ from scipy.stats import hypergeom
 
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.evidence import Evidence
-from iknow.core.level import CLARITY, NEARNESS, Levels, near_and_clear
+from iknow.core.level import Levels, value_of
 from iknow.core.quorum import Contrast, ValidationEvidence, find_contrast, weigh
 from iknow.errors import InputError, warn
 
@@ -183,9 +183,8 @@ def check_not_tuned(
     copied, repeated = np.full(len(belief), bool(telling)), path.n_samples
     for layer in telling:
         contrast = find_contrast(weigh(evidence[layer], path.quorum, belief), belief)
-        values = dict(zip((NEARNESS, CLARITY), near_and_clear(contrast), strict=True))
         for voice in (each for each in path.voices if each.layer == layer):
-            ours = values[voice.name]
+            ours = value_of(voice.name, contrast)
             copied &= np.isin(ours, voice.reference) & np.isfinite(ours)
             counts = np.unique(voice.reference, return_counts=True)[1]
             repeated = min(repeated, int(counts[counts > 1].sum()))

@@ -507,16 +507,13 @@ def _check_settings(bundle: Bundle) -> None:
 def check_layers(
     layers: Collection[str], rules: Mapping[str, Rule], selection: Selection | None
 ) -> None:
-    """Check that all layers have a rule, or none, but for those that are left out."""
-    left_out = {} if selection is None else selection.left_out
-    if unknown := [layer for layer in left_out if layer not in layers]:
-        raise InputError(f"the selection leaves out {names(unknown)}, which are not layers")
-    if rules and set(rules) != set(layers) - set(left_out):
-        raise InputError("either all layers or none must have a rule, or be left out")
+    """Check that all layers have a rule, or none, and what a selection says about them."""
+    if rules and set(rules) != set(layers):
+        raise InputError("either all layers or none must have a rule")
     if selection is None:
         return
-    if set(selection.neighborhoods) != set(layers) - set(left_out):
-        raise InputError("the selection must have a rule for each layer, or leave it out")
+    if set(selection.neighborhoods) != set(layers):
+        raise InputError("the selection must have a rule for each layer")
     if selection.levels is None:
         return
     if any(rule.quorum != selection.levels.quorum for rule in rules.values()):

@@ -25,10 +25,12 @@ from iknow.core.text import name as shown_name
 from iknow.core.text import shown
 from iknow.errors import BundleError, ExportError, IknowError, InputError, MissingExtraError
 from iknow.locking import unforked
+from iknow.metrics.table import Table
 from iknow.models.export import find_exporter
 from iknow.models.inputs import take_rows
 from iknow.models.model import observe_inputs
 from iknow.models.probe import Probe, find_tolerance, row_distances, tables_of
+from iknow.models.sklearn import SklearnModel
 from iknow.storage.bundle import MODEL, Bundle
 from iknow.storage.manifest import Distance, Exported, OnnxReading
 
@@ -62,8 +64,13 @@ def export_model(classifier: Any, samples: Any = None) -> Portable:
     model, probe, layers = classifier.model_, classifier.probe_, classifier.layers_
     export = find_exporter(model)
     given = _real_inputs(probe, samples)
-    some = model.prepare(next(iter(given.values())))
-    content, reading = export(layers, some)
+    some, *others = map(model.prepare, given.values())
+    told: dict[str, Any] = {}
+    if isinstance(model, SklearnModel):
+        tables = (each.metric for each in classifier.indexes_.values())
+        wanted = {code for each in tables if isinstance(each, Table) for code in each.codes}
+        told = {"samples": others, "wanted": wanted}
+    content, reading = export(layers, some, **told)
     other = copy.copy(classifier)
     try:
         columns = getattr(classifier, "feature_names_in_", None)

@@ -26,7 +26,7 @@ from iknow.storage.bundle import Bundle, read_bundle
 from iknow.storage.changes import Folding, Logged, stale
 from iknow.storage.manifest import FORMAT
 
-IN_LAYERS = ("levels", "neighborhoods", "left_out")
+IN_LAYERS = ("levels", "neighborhoods")
 """Parts of a selection that are large, or that the layers tell."""
 MAKERS = ("name", "version", "note", "created", "model")
 """What its maker said, or is said about its making."""
@@ -42,9 +42,8 @@ class LayerInfo:
         name: Its name in the model.
         n_features: Number of features of its activations.
         metric: Its metric, such as "Cosine".
-        rule: Its rule, such as "Ball(radius=0.5)"; None before tuning, or if left out.
+        rule: Its rule, such as "Ball(radius=0.5)"; None before tuning.
         quorum: How many samples the belief needs, and another class to contradict it.
-        left_out: Why `tune` left it out; None if it counts.
     """
 
     name: str
@@ -52,7 +51,6 @@ class LayerInfo:
     metric: str
     rule: str | None
     quorum: Quorum | None
-    left_out: str | None
 
 
 @dataclass(frozen=True)
@@ -211,7 +209,7 @@ def describe_bundle(path: str | os.PathLike[str]) -> BundleInfo:
         inputs=None if shapes is None else {name: tuple(each) for name, each in shapes.items()},
         feature_names=None if columns is None else tuple(columns),
         rule=settings.rule,
-        layers=tuple(_describe_layers(bundle, selection)),
+        layers=tuple(_describe_layers(bundle)),
         selection=selection,
         changes=log,
         n_segments=len(bundle.changes),
@@ -219,7 +217,7 @@ def describe_bundle(path: str | os.PathLike[str]) -> BundleInfo:
     )
 
 
-def _describe_layers(bundle: Bundle, selection: Selection | None) -> Iterator[LayerInfo]:
+def _describe_layers(bundle: Bundle) -> Iterator[LayerInfo]:
     for layer, points in bundle.activations.items():
         rule = bundle.neighborhoods.get(layer)
         yield LayerInfo(
@@ -228,7 +226,6 @@ def _describe_layers(bundle: Bundle, selection: Selection | None) -> Iterator[La
             metric=name_metric(bundle.metrics[layer].to_dict()),
             rule=None if rule is None else repr(rule),
             quorum=None if rule is None else rule.quorum,
-            left_out=None if selection is None else selection.left_out.get(layer),
         )
 
 
@@ -319,6 +316,4 @@ def _in_words(layer: LayerInfo) -> str:
 
 
 def rule_of(layer: LayerInfo) -> str:
-    if layer.left_out is not None:
-        return "left out"
     return "not tuned" if layer.rule is None else short(layer.rule)

@@ -142,17 +142,13 @@ def _with_evidence(bundle: Bundle, plan: Any) -> Bundle:
 
 def _evidence_of(plan: Any) -> dict[str, Any]:
     """What a plan has learned, as a bundle holds it."""
-    selection = plan.selection or plan.given
-    if selection is not None:  # one of another classifier may leave out layers unknown here
-        kept = {name: why for name, why in selection.left_out.items() if name in plan.layers}
-        selection = replace(selection, left_out=kept)
     return {
         "classes": plan.classes,
         "labels": plan.index.labels,
         "rows": plan.index.rows,
         "activations": {layer: index.points for layer, index in plan.indexes.items()},
         "neighborhoods": plan.rules or {},
-        "selection": selection,
+        "selection": plan.selection or plan.given,
         "log": plan.log,
     }
 

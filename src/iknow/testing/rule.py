@@ -220,8 +220,8 @@ class RuleContract:
             assert support[full & np.isfinite(distances)].all()
             if rule.reach(evidence).ndim == 1 or speaks_for(type(rule), "lead"):
                 known = is_known(evidence, rule, scene.belief)
-                clear = find_contrast(evidence, scene.belief)[known]
-                assert (clear.other > promise_of(rule, "lead") * clear.own).all()
+                clear, lead = find_contrast(evidence, scene.belief)[known], promise_of(rule, "lead")
+                assert lead == 0 or (clear.other > lead * clear.own).all()
 
     def test_the_sign_of_its_margin_is_whether_it_knows(self) -> None:
         for rule, scene, evidence in self._each_scene(20):
@@ -241,7 +241,8 @@ class RuleContract:
         for scene in (Scene(seed, n_rows=8, n_queries=6) for seed in range(12)):
             without = [scene.look_without(i) for i in range(len(scene.belief))]
             for rule in self.make_all():
-                for k, per_class in ((rule.n_neighbors, max(rule.quorum)), (8, 1), (8, ALL)):
+                most = max(8, rule.n_neighbors)
+                for k, per_class in ((rule.n_neighbors, max(rule.quorum)), (most, 1), (most, ALL)):
                     if per_class < max(rule.quorum):
                         continue
                     evidence = scene.look(k=k, per_class=per_class)
@@ -299,7 +300,9 @@ class RuleContract:
             places = rng.uniform(*limits, size=(2000, 2))
             # With any neighbors that they could have: nearer ones too, where one is not enough.
             nearest = places.min(axis=1, keepdims=True) if rule.quorum == ONE else 0.0
-            behind = nearest + rng.exponential(0.5, (2000, LARGEST_K))
+            n_behind = max(LARGEST_K, rule.n_neighbors)
+            far = 0.5 if rule.n_neighbors <= LARGEST_K else 0.0
+            behind = nearest + rng.exponential(far, (2000, n_behind))
             columns = places, np.sort(np.hstack([places, behind])), np.full((2000, 2), NO_EXEMPLAR)
             belief = np.zeros(2000, dtype=np.int64)
             evidence = Weighed(*columns, belief=belief, quorum=rule.quorum)

@@ -108,21 +108,21 @@ def test_scores_and_pooled_layers_are_those_of_the_hidden_states(case, pool):
 
 
 @pytest.mark.parametrize(
-    ("name", "hidden", "head"),
+    ("name", "middle", "hidden", "head"),
     [
-        ("bert", "bert.pooler.activation", "classifier"),
-        ("distilbert", "classifier.input", "classifier"),
-        ("gpt2", "transformer.ln_f", "output"),
-        ("vit", "classifier.input", "classifier"),
+        ("bert", "bert.encoder.layer.0", "bert.pooler.activation", "classifier"),
+        ("distilbert", "distilbert.transformer.layer.0", "classifier.input", "classifier"),
+        ("gpt2", "transformer.h.0", "transformer.ln_f", "output"),
+        ("vit", "vit.layers.0", "classifier.input", "classifier"),
     ],
 )
-def test_the_default_layer_is_what_enters_the_head(name, hidden, head):
+def test_the_default_layer_is_what_enters_the_head(name, middle, hidden, head):
     make, inputs, _ = CASES[name]
     model = TorchModel(make())
     batch = model.prepare(inputs())
     assert paper_layers(model, batch) == (hidden, head)
     first = ("input",) if name == "vit" else ()  # token numbers are not near each other
-    assert level_layers(model, batch) == (*first, hidden)
+    assert level_layers(model, batch) == (*first, f"{middle}.moments", hidden)
 
 
 def test_a_layer_of_tokens_must_be_pooled_where_there_is_padding():

@@ -72,6 +72,11 @@ CASES = {
         ("0", "2", "4.input", "input"),
     ),
     "whole": (lambda: TorchModel(images()), floats(7, 2, 6, 6), ("2", "4.input")),
+    "moments": (
+        lambda: TorchModel(images()),
+        floats(7, 2, 6, 6),
+        ("0.moments", "2.moments", "2", "4.input"),
+    ),
     "pixels": (
         lambda: TorchModel(nn.Sequential(nn.Flatten(), Pixels(), nn.Linear(9, 3))),
         rng.integers(0, 256, size=(7, 3, 3), dtype=np.uint8),
@@ -128,7 +133,7 @@ def made(case):
     return make(), inputs, layers
 
 
-@pytest.mark.parametrize("case", quick(CASES, ["dense", "pooled", "logit by name"]))
+@pytest.mark.parametrize("case", quick(CASES, ["dense", "pooled", "moments", "logit by name"]))
 def test_a_graph_says_what_the_module_says(case):
     check(*made(case))
 
@@ -171,6 +176,12 @@ def test_tokens_that_are_hidden_never_count(way):
     torch.manual_seed(0)
     model = TorchModel(Text(), pool=way)
     check(model, tokens(7, 6), ("block", "output"), others=[tokens(3, 9), tokens(2, 1)])
+
+
+def test_moments_of_tokens_leave_out_the_hidden_ones():
+    torch.manual_seed(0)
+    layers = ("block.moments", "words.moments", "output")
+    check(TorchModel(Text()), tokens(7, 6), layers, others=[tokens(3, 9), tokens(2, 1)])
 
 
 def test_the_module_is_left_as_it_was():

@@ -25,9 +25,10 @@ def test_a_ratio_that_just_reaches_the_other_class_by_rounding_is_outside(eviden
 def test_the_box_of_a_relative_ball_when_distances_are_zero_equal_or_infinite(evidence_of):
     evidence = {"a": evidence_of([[0, 1], [0, 0], [2, 2], [2, np.inf], [np.inf, 2], [3, 2]])}
     lows, highs = sample_boxes(evidence, np.zeros(6, dtype=int), RelativeBall)
+    least = float(np.nextafter(0, 1))  # with the ratio 0 no other class contradicts
     assert lows.tolist() == [[0, 0], [0, 0], [2, 0], [2, 0], [np.inf, 0], [3, 0]]
     assert highs[:, 0].tolist() == [np.inf] * 6  # so the fifth is never inside
-    assert np.delete(highs[:, 1], 4).tolist() == [np.inf, 0, 1, np.inf, 2 / 3]
+    assert np.delete(highs[:, 1], 4).tolist() == [np.inf, least, 1, np.inf, 2 / 3]
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -60,9 +60,10 @@ def as_portable(model: Model, layers: Sequence[str], inputs: Any) -> Model:
     return PortableModel(content, model.classes, reading=reading)
 
 
-def find_exporter(model: Model) -> Callable[[Sequence[str], Any], tuple[bytes, Any]]:
+def find_exporter(model: Model) -> Callable[..., tuple[bytes, Any]]:
     """What makes of layers, and of some inputs as the model's `prepare` gives them, the ONNX file
-    with the scores and these layers, and how one that was ONNX already is read, else None.
+    with the scores and these layers, and how one that was ONNX already is read, else None. What
+    else it may be told depends on the model.
 
     Raises:
         ExportError: The model, or, when it is called, one of the layers, cannot become ONNX.
@@ -81,4 +82,4 @@ def find_exporter(model: Model) -> Callable[[Sequence[str], Any], tuple[bytes, A
     except ImportError as error:
         raise MissingExtraError("a bundle that holds its model as ONNX", "export") from error
     read: Any = getattr(model, "reading", lambda _: None)
-    return lambda layers, inputs: (found(model, layers, inputs), read(layers))
+    return lambda layers, inputs, **told: (found(model, layers, inputs, **told), read(layers))

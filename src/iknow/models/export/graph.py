@@ -57,6 +57,7 @@ class Builder:
         self._opsets = dict(OPSETS)
         self._numbers = count(1)
         self.refused: list[Tensor] = []  # samples without an answer: bools of shape (n,) or (n, 1)
+        self.texts: set[str] = set()  # all that some part tells from others
 
     def input(self, name: str, kind: str, width: int | None) -> Tensor:
         """Return a new input of the graph."""
@@ -141,6 +142,7 @@ class Builder:
         if column.kind == TEXT:  # a missing one cannot enter a graph, so nothing compares equal
             if not present or not all(isinstance(each, str) for each in present):
                 raise ExportError(f"a column of text was encoded as {shows}")
+            self.texts |= present.keys()
             pairs: Any = {"keys_strings": [*present], "values_int64s": [*present.values()]}
             texts = self.flat(column)
             codes = self.op(LABELS, texts, kind="int64", default_int64=len(values), **pairs)

@@ -20,10 +20,11 @@ are NaN, which is no answer.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from importlib import import_module
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -35,14 +36,15 @@ from iknow.core.text import name as shown_name
 from iknow.core.text import shown
 from iknow.errors import ExportError, MissingExtraError
 from iknow.locking import unforked
+from iknow.metrics.table import A_CATEGORY, A_GAP
 from iknow.models.adapt import has_base
 from iknow.models.export import BELIEF, LAYER, SCORES
-from iknow.models.export.graph import OPSETS, TEXT, Builder, Tensor
+from iknow.models.export.graph import LABELS, OPSETS, TEXT, Builder, Tensor
 from iknow.models.inputs import is_missing, is_number, is_sparse, own_copy, take_rows
 from iknow.models.model import is_refusal
 from iknow.models.onnx.file import read_file
 from iknow.models.onnx.model import Session
-from iknow.models.sklearn import TABLE, SklearnModel
+from iknow.models.sklearn import TABLE, SklearnModel, code_of
 
 TRANSFORMERS = {
     "parts.run_pipeline": "Pipeline",
@@ -84,6 +86,7 @@ LARGE, TOO_LARGE = 1e39, 2.0**128 - 2.0**103  # the second becomes infinite in s
 STRANGE = (np.nan, np.inf, -np.inf, LARGE)
 SPLITS_COLUMNS = ("ColumnTransformer", "FeatureUnion")
 X = "X"  # the input that is no data frame
+UNKNOWN_TEXT = -1.0  # in place of a code
 CLOSE = 1e-4  # of the largest number: far above single precision, far below a wrong formula
 LOCALE = "C.UTF-8"  # lower case without a language that a machine may lack
 # What scikit-learn takes for words unless told, and the same for onnxruntime's expressions;
@@ -192,8 +195,17 @@ def follow(part: Part, steps: Iterable[Any]) -> Part:
     return part
 
 
-def to_onnx(adapter: SklearnModel, layers: Sequence[str], inputs: Any) -> bytes:
-    """The ONNX file of a scikit-learn model; see `iknow.models.export`."""
+def to_onnx(
+    adapter: SklearnModel,
+    layers: Sequence[str],
+    inputs: Any,
+    samples: Iterable[Any] = (),
+    wanted: Collection[float] | None = None,
+) -> bytes:
+    """The ONNX file of a scikit-learn model; see `iknow.models.export`.
+
+    samples, wanted: what the layer "table" needs to know about categories; see `_read_table`.
+    """
     b, batch = Builder(), adapter.prepare(inputs)
     few = take_rows(batch, slice(0, MOST_EXAMPLES))
     said = adapter.observe(few, layers).belief != NO_BELIEF
@@ -202,13 +214,13 @@ def to_onnx(adapter: SklearnModel, layers: Sequence[str], inputs: Any) -> bytes:
     sample = own_copy(take_rows(few, np.flatnonzero(said)))
     entrance = end = Part(b, None, _declare(b, batch), sample)
     found = {INPUT: end.numbers} if INPUT in layers else {}
-    if TABLE in layers and TABLE not in dict(adapter.steps):
-        found[TABLE] = _numbers(end)
     for name, step in adapter.steps:
         end = follow(end, [step])
         if name in layers:
             found[name] = end.numbers
     answer = classify(end.of(adapter.final))
+    if TABLE in layers and TABLE not in dict(adapter.steps):
+        found[TABLE] = _read_table(entrance, (batch, *samples), wanted)
     first = adapter.steps[0][1] if adapter.steps else adapter.final
     alike = not any(has_base(first, name, "sklearn") for name in SPLITS_COLUMNS)
     _refuse(entrance.of(adapter.estimator), alike)
@@ -236,16 +248,62 @@ def to_onnx(adapter: SklearnModel, layers: Sequence[str], inputs: Any) -> bytes:
     return b.finish(outputs if belief is None else {**outputs, BELIEF: belief})
 
 
-def _numbers(part: Part) -> Tensor:
-    """The columns of numbers, 0 where one is missing, each with a flag (`iknow.models.sklearn`)."""
-    b = part.b
-    if isinstance(part.value, Tensor):
-        x = part.numbers
-    else:
-        pairs = zip(part.value, part.sample.dtypes, strict=True)
-        x = b.concat([each for each, dtype in pairs if is_number(dtype)])
-    gaps = b.op("IsNaN", x)
-    return b.concat([b.where(gaps, 0.0, x), b.cast(gaps, "float64")])
+def _read_table(part: Part, samples: Iterable[Any], wanted: Collection[float] | None) -> Tensor:
+    """The values of all columns and then their flags, as `find_table` gives them.
+
+    A graph cannot compute the code of a text, so it looks up those of the texts that some part of
+    the model or some sample knows. Any other gets `UNKNOWN_TEXT`, the code of no category, and is
+    as new in the graph as to the original. wanted: the codes of all categories in the training
+    data; `ExportError` if the graph lacks one.
+    """
+    b, value = part.b, part.value
+    are_numbers = isinstance(value, Tensor) and value.kind != TEXT
+    columns = [value] if isinstance(value, Tensor) and are_numbers else part.columns
+    dtypes = getattr(part.sample, "dtypes", [None] * len(columns))
+    labels = [list(getattr(dtype, "categories", ())) for dtype in dtypes]
+    texts = b.texts.union(*map(_texts_in, samples), *labels)
+    codes = {each: code_of(each) for each in sorted(filter(_is_told, texts))}
+    lacking = set(wanted or ()).difference(codes.values(), map(code_of, chain(*labels)))
+    if lacking:
+        raise ExportError(
+            f"{len(lacking):,} categories of the training data are unknown to the model's own "
+            "encoders, and a graph could not tell them from new ones: pass samples= that have all "
+            "of them, or save without onnx=True and give the model to load"
+        )
+    codes.setdefault("", code_of(""))  # there must be one
+    pairs: Any = {"keys_strings": [*codes], "values_floats": [*codes.values()]}
+    values, flags = list[Tensor](), list[Tensor]()
+    for column, names in zip(columns, labels, strict=True):
+        if column.kind == TEXT:
+            found = b.op(LABELS, column, kind="float32", default_float=UNKNOWN_TEXT, **pairs)
+            values.append(b.cast(found, "float64"))
+            flags.append(b.op("Add", b.op("Mul", values[-1], 0.0), A_CATEGORY))
+        elif names:  # numbers that are names
+            at = b.codes(column, [*names, np.nan])
+            of_names = [[code_of(each), A_CATEGORY] for each in names]
+            both = b.look_up(np.array([*of_names, [0, A_GAP], [UNKNOWN_TEXT, A_CATEGORY]]), at)
+            values.append(b.columns(both, [0]))
+            flags.append(b.columns(both, [1]))
+        else:
+            x = b.cast(column, "float64")
+            gaps = b.op("IsNaN", x)
+            values.append(b.where(gaps, 0.0, x))
+            flags.append(b.cast(gaps, "float64"))
+    return b.concat([*values, *flags])
+
+
+def _texts_in(batch: Any) -> set[Any]:
+    """The texts in an array, or in the columns of a data frame."""
+    parts = [batch]
+    if hasattr(batch, "iloc"):
+        parts = [batch.iloc[:, j].array for j in range(batch.shape[1])]
+    others = (np.asarray(each, object).ravel() for each in parts if not is_number(each.dtype))
+    return set(chain.from_iterable(each.tolist() for each in others))
+
+
+def _is_told(value: Any) -> bool:
+    """Whether a graph can hold a value as text, which must be valid Unicode."""
+    return isinstance(value, str) and value.encode("utf-8", "ignore").decode() == value
 
 
 def _declare(b: Builder, inputs: Any) -> Value:

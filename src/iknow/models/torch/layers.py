@@ -30,24 +30,35 @@ from __future__ import annotations
 import copy
 import os
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, is_dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 from iknow.errors import LayerError
 from iknow.locking import fork_waits_for
-from iknow.models.network import ENTRANCE, INPUT, OUTPUT, Pooling, outputs_of
+from iknow.models.network import (
+    ENTRANCE,
+    INPUT,
+    OUTPUT,
+    Pooling,
+    find_moments,
+    outputs_of,
+    without_moments,
+)
 
 CHANNELS_FIRST = (nn.modules.conv._ConvNd, nn.modules.batchnorm._NormBase, nn.GroupNorm)
 FEATURES_LAST = (nn.Linear, nn.LayerNorm, nn.Embedding, nn.EmbeddingBag, nn.RNNBase)
 WIDTHS = ("out_channels", "num_features", "num_channels", "out_features", "embedding_dim")
 ROWS_TO_MARK = 4
 ROWS_TO_COMPARE = 32
+MOST_STAGES = 3
 COMPILED = "_compiled_call_impl"
 _turn = threading.Condition(threading.RLock())
 _passes: list[_Pass] = []
@@ -149,13 +160,16 @@ class WatchedParts(dict[str, nn.Module]):
     def __init__(
         self, parts: Mapping[str, nn.Module], layers: Sequence[str], pooling: Pooling
     ) -> None:
-        readable = readable_parts(parts)
+        readable, asked = readable_parts(parts), layers
+        layers = list(dict.fromkeys(without_moments(layer, readable) for layer in layers))
+        # Pictures are pooled where they are: a batch of large ones would fill the memory.
+        self._pooled = [name for name in layers if name not in asked]
         left = {name: readable[name] for name in layers if name in readable}
         outer = {name: name.removesuffix(ENTRANCE) for name in layers if name not in readable}
         self.entered = {name: readable[part] for name, part in outer.items() if part in readable}
         super().__init__(left | self.entered)
         self.parts, self.ordered = parts, dict[str, nn.Module]()
-        if any(isinstance(pooling.of(name), str) for name in self):
+        if self._pooled or any(isinstance(pooling.of(name), str) for name in self):
             kinds = (*CHANNELS_FIRST, *FEATURES_LAST)
             self.ordered = {n: part for n, part in readable.items() if isinstance(part, kinds)}
         self.watched = self.ordered | left
@@ -182,6 +196,8 @@ class WatchedParts(dict[str, nn.Module]):
                     "activation: use a separate module each time, or choose another layer"
                 )
             tensor, mask = samples_first(self[name], values, n_samples)
+            if name in self._pooled and isinstance(tensor, Tensor) and tensor.ndim > 3:
+                tensor = find_moments(tensor, features_last=features_last(last, tensor.shape))
             found[name] = keep(tensor, f"layer {name!r}"), last, mask
 
         return act, found
@@ -205,9 +221,10 @@ class Trial:
     def __init__(self, parts: Mapping[str, nn.Module], n_samples: int, raw: Tensor | None) -> None:
         self.parts, self._n_samples = parts, n_samples
         self._raw = None if raw is None else mark(raw)
-        readable = readable_parts(parts)
-        self.watched = {name: part for name, part in readable.items() if not list(part.children())}
-        weighted = (name for name, part in self.watched.items() if list(part.parameters()))
+        self.watched = readable_parts(parts)
+        leaves = {name: part for name, part in self.watched.items() if not list(part.children())}
+        self._leaves, self._shapes = leaves, list[tuple[str, tuple[int, ...]]]()
+        weighted = (name for name, part in leaves.items() if list(part.parameters()))
         self.entered = {f"{name}{ENTRANCE}": parts[name] for name in weighted}
         self._order: list[str] = []
         self._marks: dict[str, tuple[int, int, bool]] = {}
@@ -216,7 +233,12 @@ class Trial:
     def act(self, name: str, values: Any) -> None:
         enters = name in self.entered
         part = self.entered[name] if enters else self.watched[name]
-        tensor, _ = samples_first(part, values, self._n_samples)
+        tensor, mask = samples_first(part, values, self._n_samples)
+        is_whole = isinstance(tensor, Tensor) and is_plain(tensor) and mask is None
+        if not enters and is_whole and tensor.ndim > 2 and len(tensor) == self._n_samples:
+            self._shapes.append((name, tuple(tensor.shape[1:])))
+        if not enters and name not in self._leaves:
+            return
         seen = tensor if enters else values
         if not enters:
             self._order.append(name)
@@ -249,6 +271,37 @@ class Trial:
             if self._marks[name] == entering:
                 return name, shown
         return (INPUT if self._raw == entering else entrance), shown
+
+    def find_stages(self) -> list[str]:
+        """The parts that end the middle stages of a deep network, at most `MOST_STAGES`.
+
+        Of a network for pictures those before each change of resolution; the last stage ends where
+        the last hidden layer begins. Of blocks that keep the shape, as in a transformer, a few.
+        """
+        runs = [name for name, _ in self._shapes]
+        shapes = {name: shape for name, shape in self._shapes if runs.count(name) == 1}
+        pictures = [name for name, shape in shapes.items() if len(shape) > 2]
+        blocks = defaultdict[Any, list[str]](list)
+        for name in shapes.keys() - pictures:
+            if name not in self._leaves:
+                blocks[type(self.watched[name]), shapes[name]].append(name)
+        most = max(map(len, blocks.values()), default=0)
+        if most > 1:  # of blocks inside blocks the outermost
+            alike = (each for each in blocks.values() if len(each) == most)
+            outermost = max(alike, key=lambda each: len(list(self.watched[each[0]].modules())))
+            stages = sorted(outermost, key=runs.index)[:-1]
+        else:
+            ends: dict[Any, str] = {}  # the outermost part that returns a resolution comes last
+            if not any(isinstance(part, CHANNELS_FIRST) for part in self._leaves.values()):
+                return []  # such as a single block over tokens
+            for name in pictures or shapes:
+                c, *size = shapes[name]
+                ends[(c, size[0]) if size[:1] == [c] else tuple(size)] = name
+            stages = list(ends.values())[:-1]
+        if len(stages) <= MOST_STAGES:
+            return stages
+        places = np.linspace(0, len(stages) - 1, MOST_STAGES).round().astype(int)
+        return [stages[place] for place in places.tolist()]
 
     def _find_head(self, weighted: dict[str, None], scores: Any) -> str:
         if isinstance(scores, Tensor):

@@ -46,6 +46,7 @@ from iknow.models.inputs import Fields, Sizes, as_fields, as_numbers
 from iknow.models.model import Layer, check_type, refusing
 from iknow.models.network import (
     INPUT,
+    MOMENTS,
     OUTPUT,
     Network,
     Pass,
@@ -132,7 +133,8 @@ class TorchModel(Network):
         raw = raw_input(tensors)
         measurable = raw is not None and (raw.is_floating_point() or raw.dtype == torch.uint8)
         found = [Layer(INPUT, "input")] if measurable else []
-        if hidden != INPUT or (not found and INPUT in readable_parts(parts)):
+        found += [Layer(name + MOMENTS, "middle") for name in trial.find_stages()]
+        if hidden != INPUT or (not measurable and INPUT in readable_parts(parts)):
             found.append(Layer(hidden, "hidden"))
         found.append(Layer(head, "output"))
         if isinstance(self.module, torch.jit.ScriptModule):

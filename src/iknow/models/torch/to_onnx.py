@@ -24,7 +24,15 @@ from iknow.core.text import name as shown_name
 from iknow.errors import ExportError, IknowError
 from iknow.models.export import BELIEF, LAYER, SCORES
 from iknow.models.inputs import Fields
-from iknow.models.network import MASK, find_mask, find_output, pool_places, split
+from iknow.models.network import (
+    MASK,
+    find_mask,
+    find_moments,
+    find_output,
+    pool_places,
+    split,
+    without_moments,
+)
 from iknow.models.onnx.file import serialize
 from iknow.models.torch.layers import WatchedParts, copy_at_rest, forward_pass
 from iknow.models.torch.model import TorchModel, arguments, raw_input
@@ -100,9 +108,12 @@ class Readout(nn.Module):
         mask = fields.arrays.get(MASK)
         results = [scores]
         for layer, last in self._features_last.items():
-            way, values = pooling.of(layer), found[layer]
-            if isinstance(way, str) and values.ndim > 2:
-                seen = mask != 0 if last and mask is not None and mask.ndim == 2 else None
+            plain = without_moments(layer, watch)
+            way, values = pooling.of(layer), found[plain]
+            seen = mask != 0 if last and mask is not None and mask.ndim == 2 else None
+            if layer != plain:
+                values = find_moments(values, features_last=last, seen=seen)
+            elif isinstance(way, str) and values.ndim > 2:
                 values = pool_places(way, values, features_last=last, seen=seen)
             results.append((values if values.ndim > 1 else values[:, None]).flatten(1))
         return tuple(each if each.dtype == torch.float64 else each.float() for each in results)
@@ -114,9 +125,12 @@ def _find_axes(model: TorchModel, layers: Sequence[str], tensors: Fields) -> dic
     found = model._run(tensors.copy(), layers, model._locate(layers))
     arrays, last = tensors.arrays, dict.fromkeys(layers, True)
     mask = find_mask(arrays[MASK]) if MASK in arrays else None
-    for layer, read in found.layers.items():
-        shape, way = read.values.shape, model.pooling.of(layer)
-        last[layer] = read.features_last
+    for layer in layers:
+        plain = without_moments(layer, found.layers)
+        if (read := found.layers.get(plain)) is None:
+            continue
+        shape, last[layer] = read.values.shape, read.features_last
+        way = model.pooling.of(layer) if layer == plain else "mean"
         if read.mask is not None:
             raise ExportError(
                 f"layer {layer!r} holds sequences of different lengths, which a graph cannot: "

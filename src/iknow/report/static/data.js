@@ -14,7 +14,7 @@ export async function bytesOf(id) {
   return new Response(stream).arrayBuffer();
 }
 
-const OF_LAYERS = ["distances", "codes", "rows", "ranks", "neighbors", "rounding", "crossing",
+const OF_LAYERS = ["distances", "codes", "rows", "ranks", "neighbors", "tenth", "rounding", "crossing",
   "stretch", "attack", "nearerRows", "nearerDistances", "within", "reach", "none", "margin", "robust"];
 const OF_SAMPLES = ["index", "counted", "belief", "truth", "invalid", "uncertified", "doubted", "score",
   "removals", "removalsExact", "changes", "level", "weakest"];
@@ -33,8 +33,8 @@ export async function read() {
   };
   const columns = (names, place = "") =>
     Object.fromEntries(names.map((name) => [name, column(place + name)]));
-  const layers = facts.layers.map(({ setting, lipschitz, ...layer }, l) => ({ ...layer,
-    lipschitz: Number(lipschitz), given: readSetting(setting), ...columns(OF_LAYERS, `${l}.`) }));
+  const layers = facts.layers.map(({ setting, lipschitz, jumpsAt, ...layer }, l) => ({ ...layer,
+    lipschitz: Number(lipschitz), jumpsAt: Number(jumpsAt), given: readSetting(setting), ...columns(OF_LAYERS, `${l}.`) }));
   const evidence = { n: facts.n, layers, ...columns(OF_SAMPLES) };
   const rows = column("trainingRows"), places = column("trainingPictures");
   const training = new Map(Array.from(rows, (row, at) => [row, places[at]]));

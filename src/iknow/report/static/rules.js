@@ -42,10 +42,10 @@ function clearance(layer, setting, i) {
 
 /* What one layer certifies about a sample; the rule decides, and asks here by default. */
 function layerRadius(layer, setting, i) {
-  const room = clearance(layer, setting, i) - layer.rounding[i];
-  if (!(room > 0)) return 0;
-  const lipschitz = layer.lipschitz * layer.stretch[i];
-  return room === Infinity ? Infinity : Math.min(room / lipschitz, FURTHEST);
+  const clear = clearance(layer, setting, i);
+  if (clear === Infinity && Number.isFinite(layer.rounding[i])) return Infinity;
+  const room = Math.min(clear, layer.jumpsAt) - layer.rounding[i];
+  return room > 0 ? Math.min(room / (layer.lipschitz * layer.stretch[i]), FURTHEST) : 0;
 }
 
 /* The ℓ2 length below which no change of the input makes another class IK, of shape (n,). */
@@ -86,7 +86,8 @@ function marginOf(layer, setting, i) {
     const beyond = distance === Infinity ? Infinity : measured - ball.reach(layer, setting, i, j);
     margin = Math.min(margin, j === 0 ? -beyond : beyond);
   }
-  return margin;
+  // Near enough, and yet nothing counts: nobody can say how much is missing.
+  return ball.none && margin >= 0 ? -Infinity : margin;
 }
 
 /** @type {(own: OwnRule) => Rule} */
@@ -111,7 +112,8 @@ const holds = (layer, setting, i, j) =>
 const [WIDE_KTH, WIDE_RADIUS] = [{ ...UP_TO_KTH, holds }, { ...WITHIN_RADIUS, holds }];
 
 /* RelativeBall: others count up to `ratio` times as far as the class the model says. */
-const multiple = (layer, { ratio }, i) => ratio * distanceAt(layer, i, 0);
+const multiple = (layer, { ratio }, i) =>
+  (ratio > 0 ? ratio * distanceAt(layer, i, 0) : -Infinity);
 
 /** @type {Ball} */
 const MULTIPLE = {
@@ -130,6 +132,9 @@ const SHORT = {
     `${reach}, the distance to the class it says, and ${short(ratio)} × that for others`,
 };
 
+/* With a ratio of 0 no other class counts, wherever it is. */
+const isFamiliar = (layer, { seen }, i) => seen === Infinity || layer.tenth[i] <= seen;
+const STRANGE = { ...NO_BALL, words: () => "none, as fewer than ten samples lie near enough" };
 const FAR = { ...NO_BALL, words: (reach) => `none, as the class it says is not within ε = ${reach}` };
 
 /* Up to ε, a ray: the other class that many times as far. Beyond, nothing counts. */
@@ -181,12 +186,13 @@ export const RULES = {
     drawLines: (plot, { radius }) => cross(plot, radius, [2, 4]),
   }),
   RelativeBall: makeRule({
-    name: "RelativeBall", parameters: ["radius", "ratio"], fromBelief: true,
+    name: "RelativeBall", parameters: ["radius", "ratio", "seen"], fromBelief: true,
     words: "If the class it says is within ε, others count up to a multiple of its distance.",
-    ballOf(layer, { radius, ratio }, i) {
+    ballOf(layer, setting, i) {
       const own = distanceAt(layer, i, 0);
-      if (own > radius || own === Infinity) return FAR;
-      return ratio < 1 ? SHORT : MULTIPLE;
+      if (own > setting.radius || own === Infinity) return FAR;
+      if (!isFamiliar(layer, setting, i)) return STRANGE;
+      return setting.ratio < 1 ? SHORT : MULTIPLE;
     },
     emptyBeyond: WITHIN_RADIUS.reach,
     ratioOf: ({ ratio }) => ratio,

@@ -114,6 +114,10 @@ function disagreement(looks) {
 
 function extrapolation(looks) {
   const empty = looks.find((l) => l.empty), { layer, nearest, setting } = empty;
+  if (setting.rule.fromBelief && exists(empty.own) && empty.own.distance <= setting.radius) {
+    return `In layer ${layer.name} fewer than ten training samples, of whatever class, are within `
+      + `${short(setting.seen)}. Too little like this was seen in training, so: I don't know.`;
+  }
   if (setting.rule.fromBelief) {
     const where = exists(nearest) ? `, beyond ${ownLimit(empty)}` : "";
     return `In layer ${layer.name} ${ownFact(empty)}${where}. No ${name(nearest)} like this was `
