@@ -50,7 +50,6 @@ from iknow.selection import match_k, match_threshold
 GAUSSIAN_NOISE = 0.15
 LARGE_NOISE = 2.0
 LARGEST_K = 100
-PREMIUM = 0.5  # strange data matters here, and there are few samples to choose budgets on
 UNSEEN = "unseen digit"
 LEVELS = "levels"
 NAME, LEFT_OUT, SEED = "digits", 4, 0  # of the service
@@ -128,7 +127,7 @@ def demonstrate(left_out: int = LEFT_OUT, random_state: int = SEED) -> Demonstra
     paper.fit(*digits.train).tune(*digits.validation)
     coverage = paper.selection_.coverage
     classifier = EpistemicClassifier(network, progress=False)
-    classifier.fit(*digits.train).tune(*digits.validation, coverage=coverage, premium=PREMIUM)
+    classifier.fit(*digits.train).tune(*digits.validation, coverage=coverage)
     validation = paper.assess(digits.validation[0], k=LARGEST_K)
     k = match_k(validation.evidence, validation.belief_codes, coverage)
     threshold = match_threshold(validation.scores.max(axis=1), coverage)
@@ -237,7 +236,7 @@ def show_demonstration(demonstration: Demonstration, console: Console) -> None:
     console.print(
         "[dim]IK: answers it stands behind (coverage). right: how many of those are right. No "
         "answer can be right about an unseen digit, and few can under large noise: there, less is "
-        f"better.\nlevels: what iknow does by default, with a premium of {PREMIUM:.0%}. The four "
+        "better.\nlevels: what iknow does by default. The four "
         "rows above it: the rules of the paper, in the last hidden layer and the output.[/dim]\n\n"
         "[bold]Three predictions explained[/bold]\n"
         "The level of a prediction is the least that any voice says: the model's confidence, and "
