@@ -10,7 +10,7 @@ def test_what_it_knows_is_right_and_it_does_not_know_strangers(capsys):
     from examples.residual_network import main
 
     found = main()
-    assert "layers: input, fc.input" in capsys.readouterr().out
+    assert "layers: input, blocks.0.moments, fc.input" in capsys.readouterr().out
     assert found["coverage"] > 0.5
     assert found["accuracy on IK"] > found["accuracy elsewhere"]
     strangers = [name for name in found if name.startswith("IK: ")]

@@ -35,7 +35,7 @@ from iknow import (
     RelativeBall,
 )
 from iknow.errors import IknowError, SelectionError
-from iknow.metrics import Minkowski, Weighted
+from iknow.metrics import Minkowski, Table, Weighted
 from iknow.models import PrecomputedModel
 from iknow.models.model import Layer, Model, make_observation
 from tests.oracles import assertion_of, justification_of, support_of
@@ -53,6 +53,8 @@ def distances_of(metric, queries, points):
     queries = queries.astype(np.float64)
     if isinstance(metric, Weighted):
         queries = (queries @ metric.map).astype(np.float32).astype(np.float64)
+    if isinstance(metric, Table):
+        queries = metric.transform(queries).astype(np.float32).astype(np.float64)
     # In rows, as sums are rounded by the order in memory.
     queries, points = np.ascontiguousarray(queries), np.ascontiguousarray(points, dtype=np.float64)
     differences = np.abs(queries[:, None] - points[None])

@@ -7,6 +7,7 @@ predictions (`explain`) without asking the model again.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -281,8 +282,10 @@ class Assessment:
 
     def only(self, layers: Sequence[str]) -> Assessment:
         """Assess the same predictions with some of the `layers`."""
-        several = isinstance(layers, Collection) and not isinstance(layers, str)
-        chosen: list[Any] = list(layers) if several else [layers]
+        chosen: list[Any] = [layers]
+        if isinstance(layers, Collection) and not isinstance(layers, str):
+            with suppress(Exception):  # an array without an axis, say, is no collection
+                chosen = list(layers)
         if not chosen or not all(isinstance(n, str) and n in self.evidence for n in chosen):
             raise InputError(
                 f"there is evidence for the layers {names(self.evidence)}; asked for "

@@ -33,6 +33,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from numbers import Real
 from typing import Any
@@ -167,9 +168,10 @@ class SklearnModel(Model):
         first = "output" if is_text and "output" in names else self._last_step or "input"
         found = [first]
         if TABLE in names and len(np.shape(batch)) == 2 and not is_sparse(batch):
-            kinds = find_table(batch)[:, np.shape(batch)[1] :]
-            if kinds.any() or self._fills_gaps:
-                found = [TABLE]
+            with suppress(LayerError):  # objects that are neither numbers nor categories
+                kinds = find_table(batch)[:, np.shape(batch)[1] :]
+                if kinds.any() or self._fills_gaps:
+                    found = [TABLE]
         found += [name for name in names if self.role(name) == "hidden"][-1:]
         found += [name for name in names if self.role(name) in ("leaves", "output")]
         return tuple(Layer(name, self.role(name)) for name in dict.fromkeys(found))
@@ -309,6 +311,16 @@ def _read_column(column: Any) -> tuple[Floats, Floats]:
     if is_number(column.dtype):
         values = as_numbers(column, f"the layer {TABLE!r}", LayerError).astype(np.float64)
         return np.where(np.isnan(values), 0.0, values), np.isnan(values) * A_GAP
+    try:
+        return _read_objects(column)
+    except Exception as error:  # whatever they are, they may raise anything
+        raise LayerError(
+            f"a column holds what is neither a number nor a category ({type(error).__name__}), so "
+            f"there is no layer {TABLE!r}"
+        ) from error
+
+
+def _read_objects(column: Any) -> tuple[Floats, Floats]:
     if hasattr(column, "factorize"):
         places, distinct = column.factorize(use_na_sentinel=False)
     else:
@@ -321,7 +333,7 @@ def _read_column(column: Any) -> tuple[Floats, Floats]:
         if is_missing(value):
             flags[i] = A_GAP
         elif isinstance(value, Real) and not named:
-            values[i] = value
+            values[i] = as_numbers([value], "a value")[0]
         else:
             values[i], flags[i] = code_of(value), A_CATEGORY
     return values[places], flags[places]

@@ -133,7 +133,7 @@ const SHORT = {
 };
 
 /* With a ratio of 0 no other class counts, wherever it is. */
-const isFamiliar = (layer, { seen }, i) => seen === Infinity || layer.tenth[i] <= seen;
+const isFamiliar = (layer, { seen }, i) => !(seen < Infinity) || layer.tenth[i] <= seen;
 const STRANGE = { ...NO_BALL, words: () => "none, as fewer than ten samples lie near enough" };
 const FAR = { ...NO_BALL, words: (reach) => `none, as the class it says is not within ε = ${reach}` };
 
@@ -186,7 +186,7 @@ export const RULES = {
     drawLines: (plot, { radius }) => cross(plot, radius, [2, 4]),
   }),
   RelativeBall: makeRule({
-    name: "RelativeBall", parameters: ["radius", "ratio", "seen"], fromBelief: true,
+    name: "RelativeBall", parameters: ["radius", "ratio"], fromBelief: true,
     words: "If the class it says is within ε, others count up to a multiple of its distance.",
     ballOf(layer, setting, i) {
       const own = distanceAt(layer, i, 0);
