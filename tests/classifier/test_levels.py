@@ -12,6 +12,7 @@ from iknow.errors import InputError, SelectionError
 from iknow.metrics import Cosine, Euclidean
 from iknow.models import PrecomputedModel
 from iknow.testing import assert_same_evidence
+from tests.storage.test_saved_levels import make_outputs
 
 
 def make_data(n, seed, n_features=10):
@@ -180,23 +181,14 @@ def noisy_layer(n, seed):
     return (np.eye(3)[beliefs], {"told": told, "noise": rng.normal(size=(n, 4))}), y
 
 
-def unsure(n, seed):
-    """Scores that know when they are wrong, a layer that blurs them, and one of mere noise."""
-    rng = np.random.default_rng(seed)
-    y = np.arange(n) % 3
-    place = 3.0 * np.eye(3)[y] + rng.normal(size=(n, 3))
-    layers = {"noise": rng.normal(size=(n, 2)), "told": place + 0.8 * rng.normal(size=(n, 3))}
-    return (3.0 * place, layers), y
-
-
 def test_a_layer_of_noise_says_nothing_about_classes():
-    classifier = EpistemicClassifier(PrecomputedModel(), progress=False).fit(*unsure(300, 0))
-    classifier.tune(*unsure(900, 1), coverage=0.7)
+    classifier = EpistemicClassifier(PrecomputedModel(), progress=False).fit(*make_outputs(300, 0))
+    classifier.tune(*make_outputs(900, 1), coverage=0.7)
     spoken = {v.name for v in classifier.selection_.levels.voices if v.layer == "noise"}
     assert spoken == {"familiarity"}
     rule = classifier.neighborhoods_["noise"]
     assert (rule.radius, rule.ratio) == (np.inf, 0.0)
-    X_new, y_new = unsure(200, 2)
+    X_new, y_new = make_outputs(200, 2)
     assert evaluate(classifier.assess(X_new), y_new).f_ik == pytest.approx(0.7, abs=0.1)
     # But noise that is like none in training is told.
     far = X_new[0], {**X_new[1], "noise": X_new[1]["noise"] + 100}

@@ -329,3 +329,10 @@ def test_a_column_of_names_says_nothing_and_one_of_few_values_is_kept():
     # Up to 20 values may be categories, even if each occurs once.
     assert Table().fit(encoded([[[i]] for i in range(20)]), None).kind.tolist() == [1]
     assert Table().fit(encoded([[[i]] for i in range(21)]), None).kind.tolist() == [2]
+
+
+def test_a_column_of_categories_needs_some():
+    """A forged record is refused before it is asked."""
+    one = np.ones(1)
+    with pytest.raises(InputError, match="a Table needs"):
+        Table(one, one, one, kind=one, new=one)

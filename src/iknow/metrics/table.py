@@ -214,7 +214,7 @@ class Table(Metric):
             and min(self.scale.min(initial=1), self.weight.min(initial=1)) > 0
             and np.isin(self.kind, (NUMBERS, CATEGORIES, LEFT_OUT)).all()
             and np.array_equal(ordered, np.arange(m))
-            and np.isin(self.owners, np.flatnonzero(self.kind == CATEGORIES)).all()
+            and np.array_equal(np.unique(self.owners), np.flatnonzero(self.kind == CATEGORIES))
             and np.array_equal(np.sort(self.places[self.places >= 0]), np.arange(self._n_places))
         ):
             raise InputError(

@@ -160,8 +160,8 @@ class SklearnModel(Model):
 
         What enters it is what the last step returns: comparable numbers instead of features of
         different scales, missing values and text. If the steps are out of sight, as in a
-        CalibratedClassifierCV, text has no numbers before the output. If what enters it in this
-        `batch` has gaps or is not all numbers, and the classifier takes that, there is a table too.
+        CalibratedClassifierCV, text has no numbers before the output. If this `batch` has gaps, or
+        is not all numbers, or if a step could fill gaps, the table that came in takes its place.
         """
         names = self._names
         is_text = self._last_step is None and len(np.shape(batch)) == 1
@@ -169,8 +169,7 @@ class SklearnModel(Model):
         found = [first]
         if TABLE in names and len(np.shape(batch)) == 2 and not is_sparse(batch):
             with suppress(LayerError):  # objects that are neither numbers nor categories
-                kinds = find_table(batch)[:, np.shape(batch)[1] :]
-                if kinds.any() or self._fills_gaps:
+                if has_flags(batch) or self._fills_gaps:
                     found = [TABLE]
         found += [name for name in names if self.role(name) == "hidden"][-1:]
         found += [name for name in names if self.role(name) in ("leaves", "output")]
@@ -298,6 +297,13 @@ def find_table(batch: Any) -> Floats:
         raise LayerError(f"there are no columns, so there is no layer {TABLE!r}")
     found = [_read_column(column) for column in columns]
     return np.column_stack([*(values for values, _ in found), *(flags for _, flags in found)])
+
+
+def has_flags(batch: Any) -> bool:
+    """Whether a table has gaps, or anything but numbers."""
+    if isinstance(batch, np.ndarray) and is_number(batch.dtype):  # which may be wide
+        return bool(np.isnan(batch).any())
+    return bool(find_table(batch)[:, np.shape(batch)[1] :].any())
 
 
 def _read_column(column: Any) -> tuple[Floats, Floats]:

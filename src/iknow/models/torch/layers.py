@@ -30,7 +30,7 @@ from __future__ import annotations
 import copy
 import os
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, is_dataclass
@@ -278,18 +278,18 @@ class Trial:
         Of a network for pictures those before each change of resolution; the last stage ends where
         the last hidden layer begins. Of blocks that keep the shape, as in a transformer, a few.
         """
-        runs = [name for name, _ in self._shapes]
-        shapes = {name: shape for name, shape in self._shapes if runs.count(name) == 1}
+        times = Counter(name for name, _ in self._shapes)
+        shapes = {name: shape for name, shape in self._shapes if times[name] == 1}
         pictures = [name for name, shape in shapes.items() if len(shape) > 2]
         blocks = defaultdict[Any, list[str]](list)
-        for name in shapes.keys() - pictures:
-            if name not in self._leaves:
-                blocks[type(self.watched[name]), shapes[name]].append(name)
+        for name, shape in shapes.items():
+            if len(shape) == 2 and name not in self._leaves:
+                blocks[type(self.watched[name]), shape].append(name)
         most = max(map(len, blocks.values()), default=0)
         if most > 1:  # of blocks inside blocks the outermost
             alike = (each for each in blocks.values() if len(each) == most)
             outermost = max(alike, key=lambda each: len(list(self.watched[each[0]].modules())))
-            stages = sorted(outermost, key=runs.index)[:-1]
+            stages = outermost[:-1]
         else:
             ends: dict[Any, str] = {}  # the outermost part that returns a resolution comes last
             if not any(isinstance(part, CHANNELS_FIRST) for part in self._leaves.values()):
