@@ -44,7 +44,7 @@ def assess(model, layers, metric=None):
 
 @pytest.fixture(scope="module")
 def network():
-    model = make_pipeline(StandardScaler(), MLPClassifier((8,), max_iter=50, random_state=0))
+    model = make_pipeline(StandardScaler(), MLPClassifier((8,), max_iter=250, random_state=0))
     with pytest.warns(UserWarning, match="Maximum iterations"):
         return model.fit(X, Y)
 
@@ -147,6 +147,7 @@ class Squares(nn.Module):
     def __init__(self):
         super().__init__()
         self.last = nn.Linear(4, 3)
+        nn.init.zeros_(self.last.weight)  # it always says the same
 
     def forward(self, x):
         return self.last(x * x)

@@ -63,10 +63,14 @@ from iknow.models.samples import (
     track,
     warn_of_shuffling,
 )
+from iknow.models.unchanged import Unchanged
 from iknow.rules import Ball
 from iknow.search.layer import LayerIndex
 from iknow.search.scratch import Folder, Spool, as_folder
 from iknow.selection import Goal, Selection, check_unseen, choose
+from iknow.selection.agreement import find_slip
+from iknow.selection.likeness import warn_of_strangers
+from iknow.selection.repeats import find_independent, sketch, warn_of_conflicts
 from iknow.selection.validation import Validation
 
 if TYPE_CHECKING:
@@ -159,6 +163,10 @@ def collect(
     warn_of_layers(typical, raw=not settings.levels and not settings.named)
     classes = find_classes(labels, n_columns, model.classes, classifier.classes)
     codes, numbers = encode(labels, classes, "y"), as_row_numbers(rows, len(labels))
+    if positions is None:  # otherwise the model was just trained on these labels
+        slip = find_slip(observation.belief, codes, classes, "training", model.classes is not None)
+        if slip is not None:
+            raise InputError(slip)
     shape = np.shape(first)[1:] if hasattr(first, "shape") else None
     indexes = {}
     for layer, values in found.items():
@@ -168,6 +176,8 @@ def collect(
         metric = metric.fit(typical[layer], codes[some])
         arrays = values, codes, len(classes), numbers, metric
         indexes[layer] = LayerIndex.build(*arrays, classifier.search, folder)
+    if (measured := first_measured(indexes)) is not None:
+        warn_of_conflicts(indexes[measured].points, indexes[measured].labels)
     probe: Probe | str = "its loader yields inputs that cannot be kept in a bundle"
     inputs = samples.inputs
     if inputs is None and samples.richest is not None:
@@ -176,7 +186,8 @@ def collect(
     if inputs is not None:
         probe = make_probe(model, inputs, codes, layers, numbers, classifier.batch_size)
     given = classifier.rule if isinstance(classifier.rule, Selection) else None
-    return Plan(model, layers, classes, indexes, probe, rules=settings.fixed, given=given)
+    unchanged = Unchanged(classifier.batch_size)
+    return Plan(model, layers, classes, indexes, probe, unchanged, settings.fixed, given=given)
 
 
 def choose_rows(activations: Mapping[str, Floats32]) -> Ints:
@@ -239,15 +250,25 @@ def select(
     quorum = as_quorum(classifier.quorum, rule)
     k = goal.neighbors_needed(rule, plan.index.n_rows, quorum)
     what = "validation" if positions is None else "training"
-    seen = look(plan, samples, k, quorum, what, positions, classifier.progress)
+    seen, rows = look(plan, samples, k, quorum, what, positions, classifier.progress)
     seen, others = replace(seen, y_true=codes_of(plan, samples, classifier.classes)), None
+    if seen.y_true is not None:
+        told = seen.belief, seen.y_true, plan.classes, "validation", plan.model.classes is not None
+        if (slip := find_slip(*told)) is not None:
+            warn(slip)
+    seen = seen if rows is None else seen[rows]
     if reference is not None:
         further = read(classifier, plan, reference)
-        others = look(plan, further, k, quorum, "reference", None, classifier.progress)
+        others, _ = look(plan, further, k, quorum, "reference", None, classifier.progress)
         if others.from_probabilities != seen.from_probabilities:
             # The scores look like probabilities in one set alone, so they rank in neither.
             seen, others = replace(seen, confidence=None), replace(others, confidence=None)
     return replace(choose(goal, seen, rule, plan.classes, reference=others), goal=goal)
+
+
+def first_measured(indexes: Mapping[str, LayerIndex]) -> str | None:
+    """The first layer that tells samples apart: many share all leaves of trees."""
+    return next((layer for layer, index in indexes.items() if index.metric.p != 0), None)
 
 
 def codes_of(plan: Plan, samples: Samples, classes: Any) -> Ints | None:
@@ -270,13 +291,20 @@ def look(
     what: str,
     positions: Ints | None,
     progress: bool,
-) -> Validation:
-    """What tuning needs to know about samples that `fit` has not seen."""
+) -> tuple[Validation, Ints | None]:
+    """What tuning needs to know about samples that `fit` has not seen.
+
+    Also those that are observations of their own, ascending; None where all are.
+    """
     odds: list[list[Floats]] = []
     normalized: list[bool] = []
+    sketches: list[Floats] = []
+    measured = first_measured(plan.indexes)
 
     def contrast(layer: str, seen: Observation) -> Contrast:
         found = plan.indexes[layer].gather(seen.activations[layer], k, max(quorum))
+        if layer == measured:
+            sketches.append(sketch(plan.indexes[layer].transform(seen.activations[layer])))
         return find_contrast(weigh(found, quorum, seen.belief), seen.belief)
 
     def heard() -> Iterator[Observation]:
@@ -287,11 +315,20 @@ def look(
 
     whole, evidence = search_all(heard(), plan.layers, contrast, None, keeps=False)
     check_valid(whole.invalid, what, positions, plan.layers)
+    rows = None
     if positions is None:  # otherwise fit held them out itself
         check_unseen(evidence, plan.indexes)
+        if measured is not None and len(whole):
+            ours, training = (
+                np.concatenate(sketches),
+                sketch((index := plan.indexes[measured]).points),
+            )
+            rows = find_independent(ours, training)
+            if plan.model.role(measured) in ("input", "table"):
+                warn_of_strangers(index, evidence[measured], ours, training, what)
     from_probabilities = all(normalized)
     confidence = np.concatenate([each[from_probabilities] for each in odds])
-    return Validation(evidence, whole.belief, None, confidence, from_probabilities)
+    return Validation(evidence, whole.belief, None, confidence, from_probabilities), rows
 
 
 def _train(

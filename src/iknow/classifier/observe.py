@@ -37,6 +37,7 @@ from iknow.models import PrecomputedModel
 from iknow.models.adapt import has_base
 from iknow.models.inputs import as_pandas
 from iknow.models.model import Model, Observation, join_whole, without_scores
+from iknow.models.probe import Probe
 from iknow.models.samples import Samples, as_samples, as_vector, map_ahead, name_positions, track
 from iknow.search.layer import LayerIndex
 
@@ -129,6 +130,8 @@ def observe(
     cores the two would only take turns.
     """
     model, n_scored = plan.model, plan.n_scored
+    if layers and plan.unchanged is not None and isinstance(plan.probe, Probe):
+        plan.unchanged.check(model, plan.probe)
 
     def ask(batch: Any) -> Observation:
         observation = model.observe(batch, layers)

@@ -25,6 +25,7 @@ from iknow.metrics.defaults import SHORT_NAMES
 from iknow.models.model import Layer, Model, Role
 from iknow.models.probe import Probe
 from iknow.models.samples import check_several_classes
+from iknow.models.unchanged import Unchanged
 from iknow.rules import RelativeBall
 from iknow.search.layer import LayerIndex, index_type
 from iknow.selection import Selection
@@ -47,6 +48,7 @@ class Plan:
     classes: Labels  # those that the model scores, then those that came with later samples
     indexes: Mapping[str, LayerIndex]  # the training samples of each layer
     probe: Probe | str  # what the model can be recognized by, or why it cannot
+    unchanged: Unchanged | None = None  # None where the model need not be the same one
     rules: Mapping[str, Rule] | None = None  # in some layers; None until they are given or tuned
     selection: Selection | None = None  # how they were chosen, and what is promised
     # Given as the rule, perhaps another classifier's: its levels count, its promises do not.

@@ -30,6 +30,7 @@ from iknow.models.adapt import OPTIONS, as_model
 from iknow.models.inputs import Fields
 from iknow.models.model import Model
 from iknow.models.probe import Probe
+from iknow.models.unchanged import Unchanged
 from iknow.rules.registry import name_of, rule_named
 from iknow.search.layer import LayerIndex, Search
 from iknow.selection import Selection
@@ -306,6 +307,7 @@ def load_classifier(
         bundle.classes,
         indexes,
         known_by,
+        Unchanged(settings.batch_size) if checks and model is not None and own is None else None,
         rules=dict(bundle.neighborhoods) or None,
         selection=None if is_given else bundle.selection,
         given=bundle.selection if is_given else None,
