@@ -75,8 +75,9 @@ def comparison(classifier, data):
 
 def test_it_names_methods_and_sets(comparison):
     assert comparison.methods == (
-        "iknow", "softmax", "softmax, temperature", "energy", "Mahalanobis", "k-NN distance",
-        "ViM", "Trust Score (input)", "Trust Score (hidden)", "DkNN",
+        "iknow", "softmax", "softmax, temperature", "GEN", "energy", "Mahalanobis",
+        "k-NN distance", "ViM", "SIRC (residual)", "SIRC (norm)", "fDBD", "NNGuide",
+        "Trust Score (input)", "Trust Score (hidden)", "DkNN",
     )  # fmt: skip
     assert comparison.sets == (
         "test", "noise", "swaps", "scaling", "mixup", "marginals", "foreign", "strange",
@@ -144,7 +145,7 @@ def test_the_area_is_that_of_the_curve_of_both_sets(comparison):
 
 
 def test_certified_coverage_is_of_the_test_data(comparison):
-    assert comparison.certified.shape == (10,)
+    assert comparison.certified.shape == (15,)
     assert ((comparison.certified >= 0) & (comparison.certified <= 1)).all()
     assert comparison.certified[1] > 0.5  # softmax, at 0.9
 
