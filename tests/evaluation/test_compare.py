@@ -197,7 +197,7 @@ def test_as_text(comparison):
     best = comparison.methods[int(comparison.mean_augrc.argmin())]
     marked = [line for line in lines if f"{comparison.mean_augrc.min():.3f}*" in line]
     assert any(line.startswith(best) for line in marked)
-    assert repr(comparison) == "Comparison of 10 methods on 8 sets"
+    assert repr(comparison) == "Comparison of 15 methods on 8 sets"
 
 
 def test_as_html_a_name_is_text(classifier, data):
@@ -217,7 +217,7 @@ def test_a_scikit_learn_model_has_fewer_peers(data):
     assert (observer.input, observer.hidden, observer.logits) == ("standardscaler", None, None)
     found = compare(classifier, *data, perturbations=[Noise()])
     assert found.methods == (
-        "iknow", "softmax", "softmax, temperature", "Mahalanobis (input)",
+        "iknow", "softmax", "softmax, temperature", "GEN", "Mahalanobis (input)",
         "k-NN distance (input)", "Trust Score (input)", "DkNN",
     )  # fmt: skip
 

@@ -190,7 +190,7 @@ class GEN(Peer):
     """Scores an answer by the generalized entropy of its largest probabilities, negated.
 
     Liu, Lochman and Zach, "GEN: Pushing the Limits of Softmax-Based Out-of-Distribution Detection"
-    (CVPR 2023), with γ = 0.1 and the `largest` M = 100 of the paper, or all of fewer classes:
+    (CVPR 2023), with `gamma` γ and the `largest` M of the paper; if there are fewer classes, all:
 
         score = -Σ p_c^γ (1 - p_c)^γ,    over the M largest p_c
 
@@ -316,8 +316,8 @@ class SIRC:
     """Scores an answer by its softmax probability p, and lower where its features are strange.
 
     Xia and Bouganis, "Augmenting Softmax Information for Selective Classification with
-    Out-of-Distribution Data" (ACCV 2022). `second` is s = -r(h) of `Residual`, or the norm
-    s = |h|_1, which is small where a network recognizes nothing:
+    Out-of-Distribution Data" (ACCV 2022). `second` says so: s = -r(h) of `Residual`, with its
+    `dimension`, or the norm s = |h|_1, which is small where a network recognizes nothing:
 
         score = -log(1 - p) - log(1 + exp(-b (s - a))),    a = mean - 3 std,    b = 1 / std
 
@@ -388,7 +388,7 @@ class NNGuide(Peer):
 
         score = E · mean of E_i (u_i · u)
 
-    k = 10 is the default of the authors' code, whose bank may be a part of the training samples;
+    `k` = 10 is the default of the authors' code, whose bank may be a part of the training samples;
     here it is all of them. The largest products are the nearest neighbors of (u, 0) among the rows
     (E_i u_i, √(M² - E_i²)), all of length M = max |E_i|: their squared distance is
     1 + M² - 2 E_i (u_i · u). So an `index` finds them.
