@@ -14,7 +14,7 @@ in the order of the classes. In memory are the labels, the row numbers and one b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -32,8 +32,9 @@ from iknow.classifier.observe import (
     read,
     search_all,
 )
-from iknow.classifier.plan import CheckedParameters, Plan, as_quorum, kind_of
+from iknow.classifier.plan import CheckedParameters, Plan, as_quorums, kind_of
 from iknow.core.arrays import Floats, Floats32, Ints, Labels
+from iknow.core.evidence import stack_evidence
 from iknow.core.level import are_probabilities, confidence_of
 from iknow.core.quorum import Contrast, Quorum, find_contrast, weigh
 from iknow.core.text import as_flag, as_real, names, shown
@@ -67,6 +68,7 @@ from iknow.rules import Ball
 from iknow.search.layer import LayerIndex
 from iknow.search.scratch import Folder, Spool, as_folder
 from iknow.selection import Goal, Selection, check_unseen, choose
+from iknow.selection.levels import choose_quorum
 from iknow.selection.validation import Validation
 
 if TYPE_CHECKING:
@@ -236,14 +238,17 @@ def select(
     """The rules for a goal, chosen on some samples; positions: see `check_valid`."""
     codes_of(plan, samples, classifier.classes)  # before the model works, if they are at hand
     rule = kind_of(classifier.rule)
-    quorum = as_quorum(classifier.quorum, rule)
-    k = goal.neighbors_needed(rule, plan.index.n_rows, quorum)
+    quorums = as_quorums(classifier.quorum, rule)
     what = "validation" if positions is None else "training"
-    seen = look(plan, samples, k, quorum, what, positions, classifier.progress)
-    seen, others = replace(seen, y_true=codes_of(plan, samples, classifier.classes)), None
+    if reference is not None or (samples.inputs is not None and samples.labels is None):
+        quorums = quorums[:1]  # the path is laid without labels, which would choose
+    k = goal.neighbors_needed(rule, plan.index.n_rows, quorums[0])
+    looked = look(plan, samples, k, quorums, what, positions, classifier.progress)
+    y_true, others = codes_of(plan, samples, classifier.classes), None
+    seen = choose_quorum([replace(each, y_true=y_true) for each in looked], goal)
     if reference is not None:
         further = read(classifier, plan, reference)
-        others = look(plan, further, k, quorum, "reference", None, classifier.progress)
+        (others,) = look(plan, further, k, quorums, "reference", None, classifier.progress)
         if others.from_probabilities != seen.from_probabilities:
             # The scores look like probabilities in one set alone, so they rank in neither.
             seen, others = replace(seen, confidence=None), replace(others, confidence=None)
@@ -266,18 +271,21 @@ def look(
     plan: Plan,
     samples: Samples,
     k: int,
-    quorum: Quorum,
+    quorums: Sequence[Quorum],
     what: str,
     positions: Ints | None,
     progress: bool,
-) -> Validation:
-    """What tuning needs to know about samples that `fit` has not seen."""
+) -> list[Validation]:
+    """What tuning needs to know about samples that `fit` has not seen, for each quorum."""
     odds: list[list[Floats]] = []
     normalized: list[bool] = []
+    weighed: dict[str, list[list[Contrast]]] = {layer: [] for layer in plan.layers}
 
     def contrast(layer: str, seen: Observation) -> Contrast:
-        found = plan.indexes[layer].gather(seen.activations[layer], k, max(quorum))
-        return find_contrast(weigh(found, quorum, seen.belief), seen.belief)
+        found = plan.indexes[layer].gather(seen.activations[layer], k, max(map(max, quorums)))
+        pairs = (weigh(found, quorum, seen.belief) for quorum in quorums)
+        weighed[layer].append([find_contrast(each, seen.belief) for each in pairs])
+        return weighed[layer][-1][0]
 
     def heard() -> Iterator[Observation]:
         for seen in observe(plan, samples, plan.layers, progress=progress):
@@ -291,7 +299,12 @@ def look(
         check_unseen(evidence, plan.indexes)
     from_probabilities = all(normalized)
     confidence = np.concatenate([each[from_probabilities] for each in odds])
-    return Validation(evidence, whole.belief, None, confidence, from_probabilities)
+    found = (
+        {layer: stack_evidence([part[i] for part in parts]) for layer, parts in weighed.items()}
+        for i in range(len(quorums))
+    )
+    heard_with = (whole.belief, None, confidence, from_probabilities)
+    return [Validation(evidence, *heard_with) for evidence in found]
 
 
 def _train(

@@ -147,6 +147,11 @@ class Selection:
         ]
         if self.levels is not None:
             said.append(f"Share of ordinary data that each voice may hold back: {self.levels}")
+            said.append(
+                "A class counts when {} of its samples are near if it is believed, else {}".format(
+                    *self.levels.quorum
+                )
+            )
         guaranteed = "Was guaranteed" if self.stale else "Guaranteed"
         if self.stale:
             said.append(
