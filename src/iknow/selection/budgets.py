@@ -17,6 +17,9 @@ know what the neighbors know better. Without labels it is 1 - p. Confidence has 
   of the whole within the premium, or none; but never less than `LEAST` where training has too few
   samples for familiarity, so that every layer has a voice.
 
+The premium is a share of the price of confidence alone, which counts as `LEAST_PRICE` at least, and
+as much as `FEWEST_ERRORS` cost.
+
 Where an accuracy is to be certified, what counts is how many samples come before the risk exceeds
 it. So then the coverage at which the expected risk is allowed must not fall by more than a fifth of
 the premium either.
