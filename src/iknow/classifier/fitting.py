@@ -35,7 +35,7 @@ from iknow.classifier.observe import (
 from iknow.classifier.plan import CheckedParameters, Plan, as_quorums, kind_of
 from iknow.core.arrays import Floats, Floats32, Ints, Labels
 from iknow.core.evidence import stack_evidence
-from iknow.core.level import are_probabilities, confidence_of
+from iknow.core.level import are_probabilities, log_odds
 from iknow.core.quorum import Contrast, Quorum, find_contrast, weigh
 from iknow.core.text import as_flag, as_real, names, shown
 from iknow.errors import InputError, RefusedError, SelectionError, warn
@@ -290,7 +290,7 @@ def look(
     def heard() -> Iterator[Observation]:
         for seen in observe(plan, samples, plan.layers, progress=progress):
             normalized.append(are_probabilities(seen.scores))
-            odds.append([confidence_of(seen.scores, seen.belief, each) for each in (False, True)])
+            odds.append([log_odds(seen.scores, seen.belief, each) for each in (False, True)])
             yield without_scores(seen)
 
     whole, evidence = search_all(heard(), plan.layers, contrast, None, keeps=False)
