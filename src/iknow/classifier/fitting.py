@@ -153,7 +153,7 @@ def collect(
     labels = name_labels(samples.all_labels(), classifier.classes)
     if known is None and not parts:
         settings.check_labels(labels)
-    check_valid(observation.invalid, "training", positions, layers)
+    check_valid(observation.invalid, "training", positions, layers, model)
     some = slice(None) if folder is None else choose_rows(found)
     typical = {layer: values[some] for layer, values in found.items()}
     warn_of_layers(typical, raw=not settings.levels and not settings.named)
@@ -286,7 +286,7 @@ def look(
             yield without_scores(seen)
 
     whole, evidence = search_all(heard(), plan.layers, contrast, None, keeps=False)
-    check_valid(whole.invalid, what, positions, plan.layers)
+    check_valid(whole.invalid, what, positions, plan.layers, plan.model)
     if positions is None:  # otherwise fit held them out itself
         check_unseen(evidence, plan.indexes)
     from_probabilities = all(normalized)
