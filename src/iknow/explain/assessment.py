@@ -37,13 +37,15 @@ from iknow.core.text import as_whole, names, shown
 from iknow.errors import InputError
 from iknow.explain.answers import Answers, labels_of
 from iknow.explain.explanation import Explanation, explain_layer
+from iknow.explain.features import Measured
 from iknow.explain.later import about
-from iknow.explain.picture import Renderer, picture_at
+from iknow.explain.picture import Renderer, picture_at, take_sample
 from iknow.explain.voices import find_voices, find_weakest
 from iknow.locking import cached_property, unlocked_property
 
 BY_SAMPLE = (  # what differs between samples
-    "belief_codes", "scores", "invalid", "evidence", "decisions", "movements", "y_true", "index",
+    "belief_codes", "scores", "invalid", "evidence", "decisions", "movements", "measured", "y_true",
+    "index",
 )  # fmt: skip
 KINDS = (
     "samples are picked by a position, a slice, positions or a mask, such as a[0], a[:100], "
@@ -71,6 +73,7 @@ class Assessment:
         levels: The path that the neighborhoods lie on, if they do.
         least_confidence: Below it the model's own doubt makes a sample IMK; -inf for never.
         least_level: Where IK starts on that path; None if that is not known.
+        measured: What the layers measured, to say which features distances come from.
         y_true: The labels that came with the samples, of shape (n,), if a loader had any.
         index: The index of the data frame that held the samples, of length n, if one did.
 
@@ -92,6 +95,7 @@ class Assessment:
     levels: Levels | None = None
     least_confidence: float = -np.inf
     least_level: float | None = None
+    measured: Measured | None = None
     y_true: Labels | None = None
     index: Any = None
 
@@ -438,14 +442,14 @@ class Assessment:
         i = as_whole(i, "i", position, -n, n - 1) % n
         one = self[i : i + 1]
         leveled, stability = one.levels is not None and not one.invalid[0], one.stability
-        voices = find_voices(one)
+        voices, sample = find_voices(one), take_sample(samples, i)
         layers = ((layer, tuple(v for v in voices if v.layer == layer)) for layer in one.evidence)
         return Explanation(
             index=i,
             belief=one.belief.tolist()[0],
             assertion=one.assertion[0],
             reason=one.reason[0],
-            layers=tuple(explain_layer(one, *each, training, renderer) for each in layers),
+            layers=tuple(explain_layer(one, *each, sample, training, renderer) for each in layers),
             voices=voices,
             margin=float(one.margin[0]),
             stability=(int(stability.at_least[0]), bool(stability.exact[0])),

@@ -21,8 +21,17 @@ from iknow.core.level import CLARITY, CONFIDENCE, FAMILIARITY, NEARNESS
 from iknow.core.quorum import ONE, Quorum
 from iknow.core.rule import NO_REACH, reach_by_class
 from iknow.core.slack import Slack, find_slack
-from iknow.core.text import name
-from iknow.explain.picture import Picture, Renderer, picture_at, picture_to_html
+from iknow.core.text import name, shorten
+from iknow.explain.features import FeatureDifference
+from iknow.explain.picture import (
+    OF_TEXT,
+    Features,
+    Picture,
+    Renderer,
+    picture_at,
+    picture_to_html,
+    take_sample,
+)
 from iknow.explain.voices import Finding, find_deciding, tell_chance
 
 if TYPE_CHECKING:
@@ -41,6 +50,9 @@ SENTENCES = {  # "enough" is what the quorum asks for: one sample, unless it is 
     "accuracy",
     Reason.DOUBT: "all else speaks for IK, but the model's own confidence is below the threshold",
 }
+LEAST_TOLD, MOST_TOLD = 0.05, 3  # features in a sentence: of the distance at least, and how many
+MOST_WORDS = 10
+LONGEST_LINE = 160  # characters of a text
 FAILED = {
     NEARNESS: "no training sample of the believed class is near enough",
     FAMILIARITY: "too little like it was seen in training",
@@ -68,6 +80,13 @@ class Exemplar:
     def __str__(self) -> str:
         return f"#{self.row} ({name(self.label)}) at {self.distance:.4g}"
 
+    @property
+    def text(self) -> str:
+        """The sample if it is a text, shortened."""
+        if not isinstance(self.picture, Features) or self.picture.names != OF_TEXT:
+            return ""
+        return shorten(str(self.picture.values[0]), LONGEST_LINE)
+
 
 @dataclass(frozen=True)
 class LayerExplanation:
@@ -84,6 +103,9 @@ class LayerExplanation:
         margin: How far the layer is from no longer supporting the belief alone, or from doing so.
         slack: Which change of its radius would turn the assertion; None where voices speak.
         voices: What the voices find in this layer; none for a rule without levels.
+        features: Those that matter most, of the sample and of the samples named; none where the
+            layer's features say nothing to a person.
+        unknown_words: Those of a text that training never had, if the text was given.
     """
 
     layer: str
@@ -95,15 +117,45 @@ class LayerExplanation:
     margin: float
     slack: Slack | None
     voices: tuple[Finding, ...] = ()
+    features: tuple[FeatureDifference, ...] = ()
+    unknown_words: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return "\n".join(
             [
                 f"{name(self.layer)}: {'; '.join(self.findings)}",
-                f"  for      {listed(self.samples_for, self.quorum[0])}",
-                f"  against  {listed(self.samples_against, self.quorum[1])}",
+                *_lines("for", self.samples_for, self.quorum[0]),
+                *_lines("against", self.samples_against, self.quorum[1]),
+                *self._feature_lines(),
             ]
         )
+
+    @property
+    def feature_headings(self) -> tuple[str, ...]:
+        """The titles of the columns of `features`."""
+        exemplars = (*self.samples_for, *self.samples_against)
+        rows = (f"#{each.row} ({name(each.label)})" for each in exemplars)
+        return ("feature", "here", *rows, "of the distance")
+
+    def _feature_lines(self) -> list[str]:
+        """The features as a table in text."""
+        if not self.features:
+            return []
+        cells = [self.feature_headings, *(each.cells for each in self.features)]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        return ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in cells]
+
+    @property
+    def strange(self) -> str:
+        """What of the sample is unlike training, in words; empty if that is not known."""
+        if self.unknown_words:
+            words = ", ".join(map(name, self.unknown_words[:MOST_WORDS]))
+            return f"Never seen in training: {words}"
+        most = [each for each in self.features if each.unseen or each.share >= LEAST_TOLD]
+        if not most:
+            return ""
+        deciding = (self.samples_for or self.samples_against)[-1 if self.samples_for else 0]
+        return f"Of the distance to #{deciding.row}: {', '.join(map(str, most[:MOST_TOLD]))}"
 
     @property
     def findings(self) -> tuple[str, ...]:
@@ -175,9 +227,11 @@ class Explanation:
             said, part = "every voice agrees", "is closest to failing"
             if not voice.holds:
                 said, part = FAILED[voice.voice], "decides"
+            strange = [e.strange for e in self.layers if e.layer == voice.layer and not voice.holds]
+            told = "".join(f". {each}" for each in strange if each)
             others = [v.title for v in self.voices if not v.holds and v != voice]
             more = f". Failing too: {', '.join(others)}" if others else ""
-            return f"{said} ({voice.title} {part}): {voice.fact}{more}"
+            return f"{said} ({voice.title} {part}): {voice.fact}{told}{more}"
         layers = self.layers
         if self.reason == Reason.OVERLAP:
             layers = tuple(layer for layer in layers if len(layer.support) > 1)
@@ -231,9 +285,19 @@ class Explanation:
             f'<div style="display:flex;flex-wrap:wrap;gap:8px 32px"><div>{sample}</div>',
             table(("layer", "for", "against", "finds"), map(_layer_row, self.layers)),
             "</div>",
+            *(_feature_table(each) for each in self.layers if each.features),
             paragraphs(said),
             color=COLORS[self.assertion],
         )
+
+
+def _lines(title: str, exemplars: Sequence[Exemplar], needed: int) -> list[str]:
+    """Exemplars in a line; texts in a line each."""
+    texts = [each.text for each in exemplars]
+    if not any(texts):
+        return [f"  {title:7}  {listed(exemplars, needed)}"]
+    lines = zip(exemplars, texts, strict=True)
+    return [f"  {title}", *(f"    {each}: {text}" for each, text in lines)]
 
 
 def listed(exemplars: Sequence[Exemplar], needed: int) -> str:
@@ -246,12 +310,13 @@ def explain_layer(
     one: Assessment,
     layer: str,
     voices: tuple[Finding, ...],
+    sample: Any,
     training: Any,
     renderer: Renderer | None,
 ) -> LayerExplanation:
     """What a layer says about the one sample of `one`.
 
-    voices: what they find in it. training: samples by row, for pictures.
+    voices: what they find in it. sample: as it came. training: the same by row. None if not given.
     """
     evidence, weighed = one.evidence[layer], one.weighed[layer]
     rule, labels = one.neighborhoods[layer], one.classes.tolist()
@@ -278,10 +343,19 @@ def explain_layer(
     elsewhere = [mask for name, mask in one.supports.items() if name != layer]
     needed, contradicting = rule.quorum
     knowable = () if one.never_known[0] else None
+    samples_for = () if belief == NO_BELIEF else exemplars(belief, needed)
+    samples_against = () if against is None else exemplars(against, contradicting)
+    features: tuple[FeatureDifference, ...] = ()
+    unknown: tuple[str, ...] = ()
+    if one.measured is not None and valid:
+        shown = [each.row for each in (*samples_for, *samples_against)]
+        raw = [sample, *(take_sample(training, row) for row in shown)]
+        features = one.measured.compare(layer, shown, max(len(samples_for) - 1, 0), raw)
+        unknown = one.measured.find_unknown(sample)
     return LayerExplanation(
         layer=layer,
-        samples_for=() if belief == NO_BELIEF else exemplars(belief, needed),
-        samples_against=() if against is None else exemplars(against, contradicting),
+        samples_for=samples_for,
+        samples_against=samples_against,
         quorum=rule.quorum,
         reach=reach if extends else None,
         support=tuple(labels[code] for code in np.flatnonzero(one.supports[layer][0])),
@@ -290,6 +364,8 @@ def explain_layer(
         if valid and belief != NO_BELIEF and not voices
         else None,
         voices=voices,
+        features=features,
+        unknown_words=unknown,
     )
 
 
@@ -300,6 +376,16 @@ def _layer_row(layer: LayerExplanation) -> tuple[str, ...]:
         _exemplars(layer.samples_against, layer.quorum[1]),
         "<br>".join(map(escape, layer.findings)),
     )
+
+
+def _feature_table(layer: LayerExplanation) -> str:
+    """The features that matter, what is marked in bold."""
+    rows = []
+    for each in layer.features:
+        title, here, *cells, share = map(text, each.cells)
+        bold = (f"<b>{c[:-1]}</b>" if m else c for c, m in zip(cells, each.marked, strict=True))
+        rows.append((title, here, *bold, share))
+    return f'<div style="overflow-x:auto">{table(layer.feature_headings, rows, "8px 0 0")}</div>'
 
 
 def _exemplars(exemplars: Sequence[Exemplar], needed: int) -> str:

@@ -198,6 +198,6 @@ def tell_chance(odds: float, digits: int = 4) -> str:
     """A probability by its log-odds; one near 1 with the digits of what is missing."""
     missing = float(expit(-odds))
     if missing < 1e-6:
-        return f"1 - {missing:.{digits - 2}g}"
+        return f"1 - {missing:.{digits - 2}g}" if missing else "1"
     zeros = max(0, math.floor(-math.log10(missing)))
     return f"{1 - missing:.{zeros + digits - 2}f}"
