@@ -42,7 +42,8 @@ from iknow.explain.picture import Renderer, picture_at
 from iknow.locking import cached_property, unlocked_property
 
 BY_SAMPLE = (  # what differs between samples
-    "belief_codes", "scores", "invalid", "evidence", "decisions", "movements", "y_true", "index",
+    "belief_codes", "scores", "invalid", "evidence", "decisions", "movements", "confidence",
+    "y_true", "index",
 )  # fmt: skip
 KINDS = (
     "samples are picked by a position, a slice, positions or a mask, such as a[0], a[:100], "
@@ -68,6 +69,8 @@ class Assessment:
         movements: By layer, how far a change of the inputs can move the samples' points. If that is
             unknown, the layer is missing or its constant is inf.
         levels: The path that the neighborhoods lie on, if they do.
+        confidence: The model's, of shape (n,), if levels go by that over views of each sample; None
+            for that of the scores.
         least_confidence: Below it the model's own doubt makes a sample IMK; -inf for never.
         y_true: The labels that came with the samples, of shape (n,), if a loader had any.
         index: The index of the data frame that held the samples, of length n, if one did.
@@ -88,6 +91,7 @@ class Assessment:
     decisions: Mapping[str, Decision] | None = None
     movements: Mapping[str, Movement] = field(default_factory=dict)
     levels: Levels | None = None
+    confidence: Floats | None = None
     least_confidence: float = -np.inf
     y_true: Labels | None = None
     index: Any = None
@@ -178,6 +182,8 @@ class Assessment:
 
     @unlocked_property
     def _confidence(self) -> Floats:
+        if self.confidence is not None:
+            return self.confidence
         from_probabilities = self.levels is not None and self.levels.from_probabilities
         return confidence_of(self.scores, self.belief_codes, from_probabilities)
 
