@@ -396,8 +396,10 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             decisions=decisions,
             movements=Later(tuple(plan.searched), Mover(plan, samples.sizes, seen).find, places),
             levels=plan.levels,
-            confidence=heard,
+            over_views=heard,
             least_confidence=-np.inf if selection is None else selection.least_confidence,
+            least_level=None if selection is None else selection.level,
+            measured=observe.measure(self, plan, seen),
             y_true=None if labels is None else observe.name_labels(labels, self.classes),
             index=X.index if hasattr(X, "iloc") else None,
         )

@@ -31,6 +31,7 @@ from iknow.core.evidence import (
     stack_evidence,
 )
 from iknow.errors import InputError
+from iknow.explain.features import Measured
 from iknow.explain.later import Later
 from iknow.metrics.lipschitz import unwrap
 from iknow.models import PrecomputedModel
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 About = TypeVar("About", bound=Columns)
 
 BYTES_OF_ACTIVATIONS_KEPT = 1 << 30  # over all layers, to gather evidence later
+MOST_UNNAMED = 30  # features without names: more are hardly a table
 QUERIES_AT_ONCE = 4096  # of the kept activations, so that copies of them stay small
 
 
@@ -252,6 +254,28 @@ def find(
 
     later = Later(tuple(rules), gather_later, np.arange(len(observation.belief)))
     return observation, later, decisions, np.concatenate(confidence) if views else None
+
+
+def measure(classifier: EpistemicClassifier, plan: Plan, seen: Observation) -> Measured:
+    """What the layers measured, to explain distances; of features that say something to a person.
+
+    Those are what enters the model, by their names or as a few numbers, and what steps of a
+    pipeline name; pixels and hidden units are not.
+    """
+    given = getattr(classifier, "feature_names_in_", None)
+
+    def find_names(layer: str) -> Sequence[str] | None:
+        names = plan.model.feature_names(layer)
+        if names is None and layer in ("input", "table"):
+            n = seen.activations[layer].shape[1] // (2 if layer == "table" else 1)
+            few = [f"[{j}]" for j in range(n)] if n <= MOST_UNNAMED or layer == "table" else None
+            return few if given is None else [str(each) for each in given]
+        return names
+
+    categories = getattr(plan.model, "categories", {})
+    places = np.arange(len(seen.belief))
+    of_model = find_names, categories, places, plan.model.unknown_words
+    return Measured(seen.activations, plan.indexes, *of_model)
 
 
 def check_valid(

@@ -186,6 +186,14 @@ class Model(ABC):
         names: dict[str, Role] = {"input": "input", "output": "output", LEAVES: "leaves"}
         return names.get(layer, "hidden")
 
+    def feature_names(self, layer: str) -> Sequence[str] | None:
+        """Return the names of the features of a `layer`, if they have any."""
+        return None
+
+    def unknown_words(self, text: str) -> list[str]:
+        """Return the words of a `text` that training never had, as far as that is known."""
+        return []
+
     @abstractmethod
     def observe(self, batch: Any, layers: Sequence[str]) -> Observation:
         """Return scores, and the activations of the named `layers`, for one `batch` of inputs.
