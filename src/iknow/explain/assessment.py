@@ -188,7 +188,7 @@ class Assessment:
 
     @unlocked_property
     def confidence(self) -> Floats:
-        """The model's confidence in its beliefs as log-odds, (n,); over views if levels use them."""
+        """The model's confidence in beliefs as log-odds, (n,); over views if levels use any."""
         if self.over_views is not None:
             return self.over_views
         from_probabilities = self.levels is not None and self.levels.from_probabilities
