@@ -12,7 +12,7 @@ needs. Evidence that an assertion does not need is gathered later, on request.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,7 +21,7 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from iknow.classifier.plan import Plan
-from iknow.core.arrays import Bools, Ints, Labels
+from iknow.core.arrays import Bools, Floats, Ints, Labels
 from iknow.core.codes import NO_BELIEF
 from iknow.core.decision import Decision
 from iknow.core.evidence import (
@@ -48,6 +48,7 @@ from iknow.models.inputs import as_pandas
 from iknow.models.model import Model, Observation, check_width, join_whole, without_scores
 from iknow.models.probe import Probe
 from iknow.models.samples import Samples, as_samples, as_vector, map_ahead, name_positions, track
+from iknow.models.views import Heard, ask_views
 from iknow.search.layer import LayerIndex
 
 if TYPE_CHECKING:
@@ -170,8 +171,10 @@ def observe(
     progress: bool,
     measuring: bool = False,
     scores: bool = True,
+    views: Collection[str] = (),
 ) -> Iterator[Observation]:
-    """What the model says about one batch after another; scores: whether to keep them.
+    """What the model says about one batch after another, and about some kinds of views of it.
+    scores: whether to keep them.
 
     A model on its own device computes the next batch during the search for this one; on the same
     cores the two would only take turns.
@@ -190,6 +193,8 @@ def observe(
             raise InputError(
                 f"the scores must have a column for each of the {n_scored} classes; got {n_columns}"
             )
+        if views:
+            return replace(observation, views=ask_views(model, batch, views))
         return observation if scores else without_scores(observation)
 
     batches: Iterable[Any] = samples.read(measuring=measuring)
@@ -247,8 +252,9 @@ def search_all(
 
 def find(
     plan: Plan, samples: Samples, k: int, now: bool, progress: bool
-) -> tuple[Observation, Mapping[str, Evidence], dict[str, Decision] | None]:
-    """What assessing by the plan's rules needs: what the model says, evidence, and decisions.
+) -> tuple[Observation, Mapping[str, Evidence], dict[str, Decision] | None, Floats | None]:
+    """What assessing by the plan's rules needs: what the model says, evidence, decisions, and the
+    confidence over views, of shape (n,), if levels go by that.
 
     Where decisions are faster they are found now, and evidence on request; else there are none, and
     the activations are not kept if they are large. Decisions about invalid samples mean nothing.
@@ -258,8 +264,17 @@ def find(
     indexes, rules, (n_neighbors, n_held, per_class) = plan.searched, plan.rules or {}, plan.need
     now, n = now or k > 0, samples.n_expected
     k, listed = max(k, n_held), max(k, n_neighbors)
-    observations = observe(plan, samples, tuple(rules), progress=progress, measuring=True)
-    keeps = False
+    levels, confidence = plan.levels, list[Floats]()
+    views = () if levels is None else levels.views
+    asked = observe(plan, samples, tuple(rules), progress=progress, measuring=True, views=views)
+
+    def hear(seen: Observation) -> Observation:
+        """The observation without its views."""
+        assert levels is not None
+        confidence.append(Heard.of(seen, levels.from_probabilities).confidence(views))
+        return replace(seen, views={})
+
+    observations, keeps = map(hear, asked) if views else asked, False
     if n is not None:  # else nothing is kept to gather evidence from later
         first = next(observations)
         held = 4 * sum(map(np.size, first.activations.values()))
@@ -281,7 +296,7 @@ def find(
 
     if gathers:
         seen, evidence = search_all(observations, rules, gather, samples.n_samples, keeps=keeps)
-        return seen, evidence, None
+        return seen, evidence, None, np.concatenate(confidence) if views else None
     observation, decisions = search_all(observations, rules, decide, samples.n_samples)
 
     def gather_later(layer: str, rows: Ints) -> Evidence:
@@ -290,7 +305,7 @@ def find(
         return search_all(parts, (layer,), gather, None, keeps=False)[1][layer]
 
     later = Later(tuple(rules), gather_later, np.arange(len(observation.belief)))
-    return observation, later, decisions
+    return observation, later, decisions, np.concatenate(confidence) if views else None
 
 
 def measure(classifier: EpistemicClassifier, plan: Plan, seen: Observation) -> Measured:

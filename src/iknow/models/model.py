@@ -15,7 +15,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -108,6 +108,8 @@ class Observation:
         invalid: Mask of shape (n,) of the inputs without a belief or with non-finite activations.
         unseen: The share of categories or words that training never saw, of shape (n,); None if the
             model does not know.
+        views: By kind, what the model says about changed copies of the inputs (see
+            `iknow.models.views`); nothing but what was asked for, and not of a part or a whole.
     """
 
     scores: Floats
@@ -115,6 +117,7 @@ class Observation:
     activations: Mapping[str, Floats32]
     invalid: Bools
     unseen: Floats | None = None
+    views: Mapping[str, Sequence[Observation]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -152,7 +155,9 @@ class Model(ABC):
     source: Any = None
     """What `as_model` was given."""
     options: Mapping[str, Any] = MappingProxyType({})
-    """How `as_model` was told to read it: `pool`, `scores` and `embed`, those that were given."""
+    """How `as_model` was told to read it: `pool`, `scores`, `embed` and `views`, if given."""
+    views: Mapping[str, Sequence[Callable[[Any], Any]]] = MappingProxyType({})
+    """What makes the views that its confidence may be averaged over, by kind."""
     knows_columns = False
     """Whether it is a scikit-learn classifier, which knows the number and names of its features."""
 
