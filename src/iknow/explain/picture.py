@@ -32,6 +32,7 @@ from iknow.errors import InputError
 
 MOST_FEATURES = 256  # values of a sample that are shown as numbers
 LONGEST_TEXT = 600  # characters of a sample that is a text
+OF_TEXT = ("text",)  # the names of the features of a text
 SERIES_COLORS = ("#0063a6", "#a83279", "#4aa8e0", "#777777")
 WIDTH, HEIGHT = 180, 72  # of a drawn series
 FEATURES_SHOWN = 12  # in a notebook
@@ -172,7 +173,7 @@ def picture_at(samples: Any, row: int, renderer: Renderer | None) -> Picture | N
 
 def _by_shape(sample: Any) -> Picture:
     if isinstance(sample, str):
-        return Features((name(sample, LONGEST_TEXT),), ("text",))
+        return Features((name(sample, LONGEST_TEXT),), OF_TEXT)
     if hasattr(sample, "index") and hasattr(sample, "to_numpy"):  # a row of a pandas table
         return as_features([str(name) for name in sample.index])(sample)
     shape = np.shape(sample)

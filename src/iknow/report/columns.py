@@ -92,6 +92,7 @@ def gather_columns(
     if answers.level is not None and answers.weakest is not None:
         columns["level"] = answers.level.astype(np.float32)
         columns["weakest"] = answers.weakest.astype(np.uint16)
+        columns["confidence"] = part.confidence.astype(np.float32)
     if y_true is not None:
         columns["truth"] = y_true.astype(np.int32)
     facts = []

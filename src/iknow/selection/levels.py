@@ -27,7 +27,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.stats import rankdata
 
-from iknow.core.arrays import Floats, Labels
+from iknow.core.arrays import Floats, Ints, Labels
 from iknow.core.level import (
     CONFIDENCE,
     FAMILIARITY,
@@ -52,13 +52,11 @@ from iknow.selection.guarantee import (
 )
 from iknow.selection.selection import Candidate, Selection, record_choice
 from iknow.selection.validation import (
-    SHARE_TO_CHOOSE,
     Validation,
     count_from,
     count_shared,
     match_threshold,
     split,
-    split_rows,
 )
 from iknow.selection.watch import Watch, make_watch
 
@@ -107,25 +105,18 @@ def lay_path(part: Validation, premium: float, accuracy: float | None = None) ->
         for layer, name in values
         if (layer, name) in budgets
     )
-    return Levels(voices, quorum_of(contrasts), part.from_probabilities)
+    return Levels(voices, quorum_of(contrasts), part.from_probabilities, part.views)
 
 
-def choose_quorum(seen: Sequence[Validation], goal: Goal) -> Validation:
+def choose_quorum(seen: Sequence[Validation], rows: Ints) -> Validation:
     """Of what several quorums make of the same labeled samples, the one whose classes tell most.
 
-    seen: that of the usual quorum first. Another one must rank the samples that may choose much
-    better by nearness and clarity in the last layer: for what was never seen, small quorums are the
-    better ones, and samples of the classes in training do not show it.
+    seen: that of the usual quorum first. rows: of the samples that may choose. Another quorum must
+    rank these much better by nearness and clarity in the last layer: for what was never seen, small
+    quorums are the better ones, and samples of the classes in training do not show it.
     """
     usual, *others = seen
-    if not others or usual.y_true is None:
-        return usual
-    rows = np.arange(len(usual))
-    if goal.coverage is None:  # the others will certify
-        rows, _ = split_rows(
-            len(usual), goal.random_state, 2 if goal.false_alarm else SHARE_TO_CHOOSE
-        )
-    if len(rows) < FEWEST_TO_COMPARE:
+    if not others or usual.y_true is None or len(rows) < FEWEST_TO_COMPARE:
         return usual
 
     def price(part: Validation) -> float:
