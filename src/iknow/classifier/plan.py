@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from iknow.core.arrays import Floats, Labels
-from iknow.core.level import are_probabilities
+from iknow.core.level import Levels, are_probabilities
 from iknow.core.quorum import Quorum, check_quorum
 from iknow.core.rule import Rule, check_by_layer, check_k, check_takes, has_k, is_tuned, make_rule
 from iknow.core.text import names, shown
@@ -25,6 +25,7 @@ from iknow.metrics.defaults import SHORT_NAMES
 from iknow.models.model import Layer, Model, Role
 from iknow.models.probe import Probe
 from iknow.models.samples import check_several_classes
+from iknow.models.views import check_views
 from iknow.rules import RelativeBall
 from iknow.search.layer import LayerIndex, index_type
 from iknow.selection import Selection
@@ -60,6 +61,12 @@ class Plan:
     def index(self) -> LayerIndex:
         """Any layer's index: all hold the same samples."""
         return self.indexes[self.layers[0]]
+
+    @property
+    def levels(self) -> Levels | None:
+        """The path that the rules lie on, if they do."""
+        selection = self.selection or self.given
+        return None if selection is None else selection.levels
 
     @cached_property
     def n_scored(self) -> int:
@@ -114,6 +121,12 @@ class CheckedParameters:
         self.levels = not is_fixed(given) and bool(self.rule.by_level)
         if isinstance(given, Selection):  # levels have chosen it
             self.levels = given.levels is not None
+        if model.views and not self.levels:
+            raise InputError(
+                "views change the model's confidence, which levels alone go by: leave views= out, "
+                "or tune RelativeBall, the default"
+            )
+        check_views(model.views, first)
         layers: dict[str, Role] = dict.fromkeys(named or (), "hidden")
         if named is None:
             chosen = choose_layers(model.layers(first), levels=self.levels)

@@ -95,6 +95,7 @@ class Levels:
     voices: tuple[Voice, ...]  # layer by layer, in the order of `RANGES`, confidence last
     quorum: Quorum = ONE  # of the evidence that was ranked
     from_probabilities: bool = False  # whether the model's scores are, for `log_odds`
+    views: tuple[str, ...] = ()  # of the samples, over which the confidence is averaged, by kind
 
     def __post_init__(self) -> None:
         check_quorum(self.quorum)

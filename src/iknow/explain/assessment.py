@@ -44,8 +44,8 @@ from iknow.explain.voices import find_voices, find_weakest
 from iknow.locking import cached_property, unlocked_property
 
 BY_SAMPLE = (  # what differs between samples
-    "belief_codes", "scores", "invalid", "evidence", "decisions", "movements", "measured", "y_true",
-    "index",
+    "belief_codes", "scores", "invalid", "evidence", "decisions", "movements", "over_views",
+    "measured", "y_true", "index",
 )  # fmt: skip
 KINDS = (
     "samples are picked by a position, a slice, positions or a mask, such as a[0], a[:100], "
@@ -71,6 +71,8 @@ class Assessment:
         movements: By layer, how far a change of the inputs can move the samples' points. If that is
             unknown, the layer is missing or its constant is inf.
         levels: The path that the neighborhoods lie on, if they do.
+        over_views: The confidence averaged over views of each sample, of shape (n,), if levels go
+            by that; None for that of the scores.
         least_confidence: Below it the model's own doubt makes a sample IMK; -inf for never.
         least_level: Where IK starts on that path; None if that is not known.
         measured: What the layers measured, to say which features distances come from.
@@ -93,6 +95,7 @@ class Assessment:
     decisions: Mapping[str, Decision] | None = None
     movements: Mapping[str, Movement] = field(default_factory=dict)
     levels: Levels | None = None
+    over_views: Floats | None = None
     least_confidence: float = -np.inf
     least_level: float | None = None
     measured: Measured | None = None
@@ -185,7 +188,9 @@ class Assessment:
 
     @unlocked_property
     def confidence(self) -> Floats:
-        """The model's own confidence in its beliefs as log-odds, of shape (n,)."""
+        """The model's confidence in beliefs as log-odds, (n,); over views if levels use any."""
+        if self.over_views is not None:
+            return self.over_views
         from_probabilities = self.levels is not None and self.levels.from_probabilities
         return confidence_of(self.scores, self.belief_codes, from_probabilities)
 

@@ -76,7 +76,7 @@ def lay_path(part: Validation, premium: float, accuracy: float | None = None) ->
         for layer, name in values
         if (layer, name) in budgets
     )
-    return Levels(voices, quorum_of(contrasts), part.from_probabilities)
+    return Levels(voices, quorum_of(contrasts), part.from_probabilities, part.views)
 
 
 def find_levels(levels: Levels, part: Validation) -> Floats:
