@@ -131,6 +131,27 @@ class Measured:
             found.append(FeatureDifference(feature, value, tuple(values), *more))
         return tuple(found)
 
+    def rank(self, layer: str, rows: Ints) -> tuple[Sequence[str], Ints, Floats] | None:
+        """The features that add most to the distances from n samples to a training row each.
+
+        Returns the names of the layer's features, their places of shape (n, `MOST_SHOWN`), the
+        largest share first, filled up with -1, and the shares; None if features say nothing.
+        """
+        names = self.names(layer)
+        if names is None or layer not in self.activations:
+            return None
+        index, shape = self.indexes[layer], (len(rows), MOST_SHOWN)
+        places, shares = np.full(shape, -1), np.zeros(shape)
+        for i in np.flatnonzero(rows >= 0):
+            query = self.activations[layer][self.positions[[i]]]
+            point = np.asarray(index.metric.transform(query), dtype=np.float32)[0]
+            added = contributions(index.metric, point, index.take(rows[[i]])[0])
+            if added is None or added.shape[1] != len(names):
+                return None
+            most = _most(added[0], ENOUGH)
+            places[i, : len(most)], shares[i, : len(most)] = most, added[0, most] / added.sum()
+        return names, places, shares
+
     def find_unknown(self, sample: Any) -> tuple[str, ...]:
         """The words of the sample that training never had, if it is a text."""
         return tuple(self.unknown_words(sample)) if isinstance(sample, str) else ()
