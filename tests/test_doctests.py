@@ -27,8 +27,9 @@ SHOWN_ELSEWHERE = {
     "Image", "Label", "LayerExplanation", "LayerInfo", "Observation", "Probe",
     "RadiusCurve", "Reason", "Evaluation", "RiskCoverage", "Selection",
     "Sensitivity", "Series", "Sizes", "Slack", "Stability", "Threshold",
-    "DkNN", "Energy", "KNNDistance", "Mahalanobis", "Observed", "Softmax", "TemperatureSoftmax",
-    "TrustScore", "ViM", "Marginals", "Mixup", "Noise", "Scaling", "Swap",
+    "DkNN", "Energy", "FDBD", "GEN", "KNNDistance", "Mahalanobis", "NNGuide", "Observed", "SIRC",
+    "Softmax", "TemperatureSoftmax", "TrustScore", "ViM", "Marginals",
+    "Mixup", "Noise", "Scaling", "Swap",
 }  # fmt: skip
 
 

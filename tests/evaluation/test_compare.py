@@ -75,8 +75,9 @@ def comparison(classifier, data):
 
 def test_it_names_methods_and_sets(comparison):
     assert comparison.methods == (
-        "iknow", "softmax", "softmax, temperature", "energy", "Mahalanobis", "k-NN distance",
-        "ViM", "Trust Score (input)", "Trust Score (hidden)", "DkNN",
+        "iknow", "softmax", "softmax, temperature", "GEN", "energy", "Mahalanobis",
+        "k-NN distance", "ViM", "SIRC (residual)", "SIRC (norm)", "fDBD", "NNGuide",
+        "Trust Score (input)", "Trust Score (hidden)", "DkNN",
     )  # fmt: skip
     assert comparison.sets == (
         "test", "noise", "swaps", "scaling", "mixup", "marginals", "foreign", "strange",
@@ -144,7 +145,7 @@ def test_the_area_is_that_of_the_curve_of_both_sets(comparison):
 
 
 def test_certified_coverage_is_of_the_test_data(comparison):
-    assert comparison.certified.shape == (10,)
+    assert comparison.certified.shape == (15,)
     assert ((comparison.certified >= 0) & (comparison.certified <= 1)).all()
     assert comparison.certified[1] > 0.5  # softmax, at 0.9
 
@@ -196,7 +197,7 @@ def test_as_text(comparison):
     best = comparison.methods[int(comparison.mean_augrc.argmin())]
     marked = [line for line in lines if f"{comparison.mean_augrc.min():.3f}*" in line]
     assert any(line.startswith(best) for line in marked)
-    assert repr(comparison) == "Comparison of 10 methods on 8 sets"
+    assert repr(comparison) == "Comparison of 15 methods on 8 sets"
 
 
 def test_as_html_a_name_is_text(classifier, data):
@@ -216,7 +217,7 @@ def test_a_scikit_learn_model_has_fewer_peers(data):
     assert (observer.input, observer.hidden, observer.logits) == ("standardscaler", None, None)
     found = compare(classifier, *data, perturbations=[Noise()])
     assert found.methods == (
-        "iknow", "softmax", "softmax, temperature", "Mahalanobis (input)",
+        "iknow", "softmax", "softmax, temperature", "GEN", "Mahalanobis (input)",
         "k-NN distance (input)", "Trust Score (input)", "DkNN",
     )  # fmt: skip
 

@@ -2,7 +2,9 @@
 
 They are short reference implementations of the papers' formulas, on numpy and iknow's own exact
 search, so that a comparison needs no other package. Each learns from `Observed` training and
-validation data and returns one number per sample: the higher, the more to be trusted. A layer is
+validation data and returns one number per sample: the higher, the more to be trusted. Each says
+what it `needs` of a model: its "logits" (log-probabilities are none), its last "hidden" layer, or
+neither. What needs both also needs the weights between them, which `find_head` finds. A layer is
 "hidden" or "input"; an index may be one on another device.
 """
 
@@ -14,7 +16,7 @@ from typing import Any, Literal, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
-from scipy.special import logsumexp
+from scipy.special import log_softmax, logsumexp
 
 from iknow.core.arrays import Floats, Ints
 from iknow.core.evidence import distances_for_and_against
@@ -24,6 +26,7 @@ from iknow.search.cells import CpuIndex
 from iknow.search.index import Index, IndexFactory
 
 Layer = Literal["input", "hidden"]
+Need = Literal["logits", "hidden"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +92,9 @@ class Peer(Protocol):
         True
     """
 
+    needs: tuple[Need, ...] = ()
+    """What a model must have for the method to apply."""
+
     @property
     def name(self) -> str:
         """What tables call it."""
@@ -121,17 +127,22 @@ class Softmax(Peer):
 
 def log_probability(logits: NDArray[Any], belief: Ints) -> Floats:
     """The logarithm of the probability of each answer, of shape (n,)."""
+    # logaddexp(0, x) is log(1 + exp(x)), exact for very small and very large x.
+    return -np.logaddexp(0.0, _against(logits, belief))
+
+
+def _against(logits: NDArray[Any], belief: Ints) -> Floats:
+    """log((1 - p) / p) of the probability p of each answer, of shape (n,)."""
     rows = np.arange(len(logits))
     leads = np.asarray(logits, dtype=np.float64) - logits[rows, belief][:, None]
     leads[rows, belief] = -np.inf
-    # logaddexp(0, x) is log(1 + exp(x)), exact for very small and very large x.
-    return -np.logaddexp(0.0, logsumexp(leads, axis=1))
+    return np.asarray(logsumexp(leads, axis=1))
 
 
 RANGE = (np.log(1e-2), np.log(1e3))  # of log T: an overfit network asks for 2 or 3
 
 
-class TemperatureSoftmax:
+class TemperatureSoftmax(Peer):
     """Scores an answer by its softmax after one number has made the probabilities honest.
 
     Guo and others, "On Calibration of Modern Neural Networks" (ICML 2017), divide the logits by the
@@ -169,9 +180,34 @@ class Energy(Peer):
     """
 
     name = "energy"
+    needs = ("logits",)
 
     def score(self, observed: Observed) -> Floats:
         return np.asarray(logsumexp(observed.logits.astype(np.float64), axis=1))
+
+
+class GEN(Peer):
+    """Scores an answer by the generalized entropy of its largest probabilities, negated.
+
+    Liu, Lochman and Zach, "GEN: Pushing the Limits of Softmax-Based Out-of-Distribution Detection"
+    (CVPR 2023), with `gamma` γ and the `largest` M of the paper; if there are fewer classes, all:
+
+        score = -Σ p_c^γ (1 - p_c)^γ,    over the M largest p_c
+
+    Probabilities near 0 and 1 matter most, so both factors are computed from logarithms.
+    """
+
+    name = "GEN"
+
+    def __init__(self, gamma: float = 0.1, largest: int = 100) -> None:
+        self.gamma, self.largest = gamma, largest
+
+    def score(self, observed: Observed) -> Floats:
+        logs = np.sort(log_softmax(observed.logits.astype(np.float64), axis=1), axis=1)
+        rest = logs[:, :-1]  # at most 1/2 each, so 1 - p is exact
+        against = np.column_stack([np.log1p(-np.exp(rest)), logsumexp(rest, axis=1)])
+        terms = np.exp(self.gamma * (logs + against))[:, -self.largest :]
+        return np.asarray(-terms.sum(axis=1))
 
 
 class Mahalanobis:
@@ -188,6 +224,7 @@ class Mahalanobis:
 
     def __init__(self, layer: Layer = "hidden") -> None:
         self.layer: Layer = layer
+        self.needs = _needs_of(layer)
         self.name = "Mahalanobis" if layer == "hidden" else f"Mahalanobis ({layer})"
 
     def fit(self, training: Observed, validation: Observed) -> Self:
@@ -211,45 +248,174 @@ class Mahalanobis:
 LEAST_SINGULAR = 1e-6  # share of the largest: below it is rounding, as networks use float32
 
 
-class ViM:
+def find_head(training: Observed) -> tuple[Floats, Floats]:
+    """The weights W, (n_classes, h), and bias b, (n_classes,), of the layer after the hidden one.
+
+    Least squares of logits on features find them: exactly, as logits are linear in the features,
+    except for what no training sample ever shows.
+    """
+    hidden = training.layer("hidden").astype(np.float64)
+    design = np.column_stack([hidden, np.ones(len(hidden))])
+    solution = np.linalg.lstsq(design, training.logits.astype(np.float64), rcond=None)[0]
+    return solution[:-1].T, solution[-1]
+
+
+class Residual:
+    """The length of what features have that training data hardly uses.
+
+    With logits W h + b, features are centered at o = -W⁺ b. The principal subspace is spanned by
+    the first `dimension` eigenvectors of their second moments on training data, by default half of
+    them; the residual of h is the length of what h - o has outside of it.
+    """
+
+    def __init__(self, training: Observed, dimension: int | None) -> None:
+        weights, bias = find_head(training)
+        self._origin = -np.linalg.pinv(weights, rcond=LEAST_SINGULAR) @ bias
+        centered = training.layer("hidden").astype(np.float64) - self._origin
+        _, vectors = np.linalg.eigh(centered.T @ centered)  # ascending
+        width = len(vectors)
+        self._outside = vectors[:, : width - (width // 2 if dimension is None else dimension)]
+
+    def of(self, observed: Observed) -> Floats:
+        """The residual of each sample, of shape (n,)."""
+        centered = observed.layer("hidden") - self._origin
+        return np.asarray(np.linalg.norm(centered @ self._outside, axis=1))
+
+
+class ViM(Peer):
     """Scores an answer by its energy minus what its features have that training data hardly uses.
 
-    Wang and others, "ViM: Out-Of-Distribution with Virtual-logit Matching" (CVPR 2022). With logits
-    W h + b, features are centered at o = -W⁺ b; the principal subspace is spanned by the first D
-    eigenvectors of their second moments on training data, and r(h) is what h - o has outside of it:
+    Wang and others, "ViM: Out-Of-Distribution with Virtual-logit Matching" (CVPR 2022), with r(h)
+    of `Residual`:
 
-        score = log Σ_c exp(l_c) - α |r(h)|,    α = mean of max_c l_c / mean of |r|, in training
+        score = log Σ_c exp(l_c) - α r(h),    α = mean of max_c l_c / mean of r, in training
 
     The paper takes a `dimension` D = 1000 of 2048 features and 512 of 768; here it is half of them
-    by default. Without the weights of the last layer, least squares of logits on features finds
-    them: exactly, as the logits are linear in the features, except for what no training sample
-    ever shows.
+    by default.
     """
 
     name = "ViM"
+    needs = ("logits", "hidden")
 
     def __init__(self, dimension: int | None = None) -> None:
         self.dimension = dimension
 
     def fit(self, training: Observed, validation: Observed) -> Self:
-        hidden = training.layer("hidden").astype(np.float64)
-        design = np.column_stack([hidden, np.ones(len(hidden))])
-        solution = np.linalg.lstsq(design, training.logits.astype(np.float64), rcond=None)[0]
-        weights, bias = solution[:-1].T, solution[-1]  # of the last layer
-        self._origin = -np.linalg.pinv(weights, rcond=LEAST_SINGULAR) @ bias
-        centered = hidden - self._origin
-        _, vectors = np.linalg.eigh(centered.T @ centered)  # ascending
-        kept = hidden.shape[1] // 2 if self.dimension is None else self.dimension
-        self._residual: Floats = vectors[:, : hidden.shape[1] - kept]
+        self._residual = Residual(training, self.dimension)
         # Without any residual on training data there is no virtual logit to match.
-        mean = float(np.linalg.norm(centered @ self._residual, axis=1).mean())
+        mean = float(self._residual.of(training).mean())
         self._alpha = float(training.logits.max(axis=1).mean()) / mean if mean else 0.0
         return self
 
     def score(self, observed: Observed) -> Floats:
-        residual = (observed.layer("hidden") - self._origin) @ self._residual
         energy = logsumexp(observed.logits.astype(np.float64), axis=1)
-        return np.asarray(energy - self._alpha * np.linalg.norm(residual, axis=1))
+        return np.asarray(energy - self._alpha * self._residual.of(observed))
+
+
+class SIRC:
+    """Scores an answer by its softmax probability p, and lower where its features are strange.
+
+    Xia and Bouganis, "Augmenting Softmax Information for Selective Classification with
+    Out-of-Distribution Data" (ACCV 2022). `second` says so: s = -r(h) of `Residual`, with its
+    `dimension`, or the norm s = |h|_1, which is small where a network recognizes nothing:
+
+        score = -log(1 - p) - log(1 + exp(-b (s - a))),    a = mean - 3 std,    b = 1 / std
+
+    with mean and std of s in training. Ordinary features lie far above a and change nothing. The
+    paper's score is -(1 - p) (1 + exp(-b (s - a))), which orders samples the same way.
+    """
+
+    def __init__(
+        self, second: Literal["residual", "norm"] = "residual", dimension: int | None = None
+    ) -> None:
+        self.second, self.dimension = second, dimension
+        self.needs: tuple[Need, ...] = ("logits", "hidden") if second == "residual" else ("hidden",)
+        self.name = f"SIRC ({second})"
+
+    def fit(self, training: Observed, validation: Observed) -> Self:
+        self._residual = Residual(training, self.dimension) if self.second == "residual" else None
+        values = self._values(training)
+        self._mean, self._std = float(values.mean()), float(values.std())
+        return self
+
+    def _values(self, observed: Observed) -> Floats:
+        if self._residual is not None:
+            return -self._residual.of(observed)
+        return np.asarray(np.abs(observed.layer("hidden").astype(np.float64)).sum(axis=1))
+
+    def score(self, observed: Observed) -> Floats:
+        # log(1 - p), where log p would round to 0.
+        doubt = -np.logaddexp(0.0, -_against(observed.logits, observed.belief))
+        # Without any spread in training there is nothing to compare with.
+        below = (self._mean - self._values(observed)) / self._std if self._std else -np.inf
+        return np.asarray(-doubt - np.logaddexp(0.0, below - 3))
+
+
+class FDBD(Peer):
+    """Scores an answer by how far its features are from the boundaries to all other classes.
+
+    Liu and Qin, "Fast Decision Boundary based Out-of-Distribution Detector" (ICML 2024). With the
+    head's weights w_c, the logits l_c and the mean μ of the training features, a sample of belief g
+
+        score = mean over c ≠ g of |l_g - l_c| / |w_g - w_c|, divided by |h - μ|
+
+    Classes of equal weights have no boundary between them and add 0. At h = μ the score is inf.
+    """
+
+    name = "fDBD"
+    needs = ("logits", "hidden")
+
+    def fit(self, training: Observed, validation: Observed) -> Self:
+        weights, _ = find_head(training)
+        self._between = np.linalg.norm(weights[:, None] - weights[None], axis=2)
+        self._mean = training.layer("hidden").astype(np.float64).mean(axis=0)
+        return self
+
+    def score(self, observed: Observed) -> Floats:
+        logits, between = observed.logits.astype(np.float64), self._between[observed.belief]
+        leads = np.abs(logits[np.arange(len(logits)), observed.belief][:, None] - logits)
+        apart = np.divide(leads, between, out=np.zeros_like(leads), where=between > 0)
+        with np.errstate(divide="ignore"):
+            spread = np.linalg.norm(observed.layer("hidden") - self._mean, axis=1)
+            return np.asarray(apart.sum(axis=1) / (logits.shape[1] - 1) / spread)
+
+
+class NNGuide(Peer):
+    """Scores an answer by its energy, times that of the training samples most like it.
+
+    Park, Jung and Teoh, "Nearest Neighbor Guidance for Out-of-Distribution Detection" (ICCV 2023).
+    With E = log Σ_c exp(l_c) and u = h / |h|, over the k training samples i of the largest terms
+
+        score = E · mean of E_i (u_i · u)
+
+    `k` = 10 is the default of the authors' code, whose bank may be a part of the training samples;
+    here it is all of them. The largest products are the nearest neighbors of (u, 0) among the rows
+    (E_i u_i, √(M² - E_i²)), all of length M = max |E_i|: their squared distance is
+    1 + M² - 2 E_i (u_i · u). So an `index` finds them.
+    """
+
+    name = "NNGuide"
+    needs = ("logits", "hidden")
+
+    def __init__(self, k: int = 10, *, index: IndexFactory = CpuIndex) -> None:
+        self.k, self.index = check_k(k), index
+
+    def fit(self, training: Observed, validation: Observed) -> Self:
+        energies = logsumexp(training.logits.astype(np.float64), axis=1)
+        self._square = float((energies**2).max())
+        units = _unit(training.layer("hidden")) * energies[:, None]
+        rows = np.column_stack([units, np.sqrt(self._square - energies**2)])
+        self._index = _of_one_class(self.index, rows)
+        self._k = min(self.k, len(training))
+        return self
+
+    def score(self, observed: Observed) -> Floats:
+        units = _unit(observed.layer("hidden"))
+        squares = (units**2).sum(axis=1) + self._square  # 0 of a row of zeros
+        queries = np.column_stack([units, np.zeros(len(units))])
+        distances = self._index.gather(queries, self._k).neighbor_distances[:, : self._k]
+        guidance = (squares - (distances**2).mean(axis=1)) / 2
+        return np.asarray(guidance * logsumexp(observed.logits.astype(np.float64), axis=1))
 
 
 class KNNDistance:
@@ -266,6 +432,7 @@ class KNNDistance:
         self.k = check_k(k)
         self.layer: Layer = layer
         self.index = index
+        self.needs = _needs_of(layer)
         self.name = "k-NN distance" if layer == "hidden" else f"k-NN distance ({layer})"
 
     def fit(self, training: Observed, validation: Observed) -> Self:
@@ -296,6 +463,7 @@ class TrustScore:
     def __init__(self, layer: Layer = "hidden", *, index: IndexFactory = CpuIndex) -> None:
         self.layer: Layer = layer
         self.index = index
+        self.needs = _needs_of(layer)
         self.name = f"Trust Score ({layer})"
 
     def fit(self, training: Observed, validation: Observed) -> Self:
@@ -311,7 +479,7 @@ class TrustScore:
         return np.where((own == 0) & (other == 0), 1.0, np.where(np.isinf(own), 0.0, ratio))
 
 
-class DkNN:
+class DkNN(Peer):
     """Scores an answer by how many neighbors in all layers are of other classes, negated.
 
     Papernot and McDaniel, "Deep k-Nearest Neighbors" (2018). The nonconformity of a sample with a
@@ -359,6 +527,10 @@ class DkNN:
         return -others
 
 
+def _needs_of(layer: Layer) -> tuple[Need, ...]:
+    return ("hidden",) if layer == "hidden" else ()
+
+
 def _of_one_class(index: IndexFactory, points: NDArray[Any]) -> Index:
     """An index of rows whose classes do not matter."""
     return index(points, np.zeros(len(points), dtype=np.int64), 1)
@@ -367,20 +539,21 @@ def _of_one_class(index: IndexFactory, points: NDArray[Any]) -> Index:
 def default_peers(training: Observed, index: IndexFactory = CpuIndex) -> list[Peer]:
     """List the peers that apply to a model, unfitted, by what it says about `training`.
 
-    Energy and ViM need logits, and log-probabilities are none; ViM needs a hidden layer. Without a
-    hidden layer Mahalanobis and k-NN distance use the input. `index` searches for neighbors.
+    Without a hidden layer Mahalanobis and k-NN distance use the input. `index` searches for
+    neighbors.
 
     Examples:
         >>> [peer.name for peer in default_peers(training)][:2]
         ['softmax', 'softmax, temperature']
     """
-    has_logits = not np.allclose(logsumexp(training.logits, axis=1), 0.0, atol=1e-6)
     last = training.layers[-1]
-    peers: list[Peer] = [Softmax(), TemperatureSoftmax()]
-    if has_logits:
-        peers.append(Energy())
-    peers += [Mahalanobis(last), KNNDistance(layer=last, index=index)]
-    if has_logits and training.hidden is not None:
-        peers.append(ViM())
-    trust = (TrustScore(layer, index=index) for layer in training.layers)
-    return [*peers, *trust, DkNN(index=index)]
+    peers: list[Peer] = [
+        Softmax(), TemperatureSoftmax(), GEN(), Energy(), Mahalanobis(last),
+        KNNDistance(layer=last, index=index), ViM(), SIRC("residual"), SIRC("norm"), FDBD(),
+        NNGuide(index=index), *(TrustScore(layer, index=index) for layer in training.layers),
+        DkNN(index=index),
+    ]  # fmt: skip
+    there = {"hidden"} if training.hidden is not None else set()
+    if not np.allclose(logsumexp(training.logits, axis=1), 0.0, atol=1e-6):
+        there.add("logits")  # and no log-probabilities
+    return [peer for peer in peers if there.issuperset(peer.needs)]

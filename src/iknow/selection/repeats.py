@@ -34,15 +34,16 @@ from iknow.errors import InputError, warn
 from iknow.selection.validation import LEVEL
 
 PROJECTIONS = 8
-ROWS_AT_ONCE = 4096
+VALUES_AT_ONCE = 1 << 22
 TOLERANCE = 1e-6  # of a projection's standard deviation, as batch sizes change the last bits
 
 
 def sketch(points: Any) -> Floats:
     """Random projections of n points, of shape (n, 8), the same for equal ones but for rounding."""
     axes = np.random.default_rng(0).normal(size=(points.shape[1], PROJECTIONS))
-    starts = range(0, len(points), ROWS_AT_ONCE)
-    parts = [np.asarray(points[at : at + ROWS_AT_ONCE]) @ axes for at in starts]
+    at_once = max(1, VALUES_AT_ONCE // max(points.shape[1], 1))
+    starts = range(0, len(points), at_once)
+    parts = [np.asarray(points[at : at + at_once]) @ axes for at in starts]
     return np.concatenate([np.empty((0, PROJECTIONS)), *parts])
 
 
@@ -65,8 +66,8 @@ def count_times(sizes: Ints) -> int:
     return shared if 2.0 ** (1 - len(sizes)) <= LEVEL else 1
 
 
-def find_independent(ours: Floats, training: Floats) -> Ints:
-    """The rows of validation samples that are observations of their own, ascending; warn of others.
+def find_cases(ours: Floats, training: Floats) -> Ints | None:
+    """The validation samples that are cases of their own, ascending; warn of others; None for all.
 
     ours, training: sketches of the n validation samples and of the N training samples.
     """
@@ -93,12 +94,13 @@ def find_independent(ours: Floats, training: Floats) -> Ints:
     order = np.argsort(groups[:n], kind="stable")
     place = np.arange(n) - np.searchsorted(groups[:n][order], groups[:n][order])
     rows = np.sort(order[place < allowed[groups[:n][order]]])
-    if len(rows) < n:
-        warn(
-            f"{n - len(rows):,} of the {n:,} validation samples repeat others in a way that new "
-            f"cases do not, or in one of 10,000 sets at most: each case counts once, {len(rows):,} "
-            "in all. Give each case once, and oversample nothing before you tune"
-        )
+    if len(rows) == n:
+        return None
+    warn(
+        f"{n - len(rows):,} of the {n:,} validation samples repeat others in a way that new cases "
+        f"do not, or in one of 10,000 sets at most: each case counts once, {len(rows):,} in all. "
+        "Give each case once, and oversample nothing before you tune"
+    )
     return rows
 
 

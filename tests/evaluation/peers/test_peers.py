@@ -10,10 +10,14 @@ from sklearn.covariance import EmpiricalCovariance
 
 from iknow.errors import InputError
 from iknow.evaluation.peers import (
+    FDBD,
+    GEN,
+    SIRC,
     DkNN,
     Energy,
     KNNDistance,
     Mahalanobis,
+    NNGuide,
     Observed,
     Peer,
     Softmax,
@@ -31,6 +35,11 @@ def as_stored(points):
 
 def distance(a, b):
     return math.sqrt(sum((x - y) ** 2 for x, y in zip(a, b, strict=True)))
+
+
+def unit(points):
+    lengths = np.linalg.norm(points, axis=1, keepdims=True)
+    return points / np.where(lengths == 0, 1, lengths)
 
 
 def only(logits, belief=None):
@@ -117,13 +126,10 @@ def test_mahalanobis_ignores_a_feature_that_training_never_varies(training, vali
 
 @pytest.mark.parametrize("k", [1, 7])
 def test_knn_distance_against_a_loop(k, training, validation, test):
-    def unit(points):
-        lengths = np.linalg.norm(points, axis=1, keepdims=True)
-        return as_stored(points / np.where(lengths == 0, 1, lengths))
-
-    stored = unit(training.hidden)
+    stored = as_stored(unit(training.hidden))
     expected = [
-        -sorted(distance(query, point) for point in stored)[k - 1] for query in unit(test.hidden)
+        -sorted(distance(query, point) for point in stored)[k - 1]
+        for query in as_stored(unit(test.hidden))
     ]
     scores = KNNDistance(k).fit(training, validation).score(test)
     np.testing.assert_allclose(scores, expected, atol=1e-9)
@@ -137,7 +143,7 @@ def test_knn_distance_takes_the_farthest_of_few_samples(training, validation, te
     )
 
 
-@pytest.mark.parametrize("peer", [KNNDistance, DkNN])
+@pytest.mark.parametrize("peer", [KNNDistance, DkNN, NNGuide])
 @pytest.mark.parametrize("k", [0, -1, 1.5, True])
 def test_a_number_of_neighbors_that_is_none_is_refused(peer, k):
     with pytest.raises(InputError, match="k must be a whole number >= 1"):
@@ -145,22 +151,126 @@ def test_a_number_of_neighbors_that_is_none_is_refused(peer, k):
 
 
 def test_vim_against_its_formula(network, training, validation, test):
-    _, (weights, bias) = network
-    origin = -np.linalg.pinv(weights) @ bias
-    centered = training.hidden - origin
-    values, vectors = np.linalg.eig(
-        np.cov(centered.T, bias=True) + np.outer(centered.mean(axis=0), centered.mean(axis=0))
-    )
-    rest = vectors[:, np.argsort(-values)[2:]]
-    lengths = [np.linalg.norm(rest.T @ row) for row in centered]
-    alpha = training.logits.max(axis=1).mean() / np.mean(lengths)
+    known, lengths = (residuals(network, training, each, 2) for each in (training, test))
+    alpha = training.logits.max(axis=1).mean() / known.mean()
     expected = [
-        math.log(sum(math.exp(value) for value in logits))
-        - alpha * np.linalg.norm(rest.T @ (row - origin))
-        for logits, row in zip(test.logits, test.hidden, strict=True)
+        math.log(sum(math.exp(value) for value in logits)) - alpha * length
+        for logits, length in zip(test.logits, lengths, strict=True)
     ]
     found = ViM(2).fit(training, validation).score(test)
     np.testing.assert_allclose(found, expected)
+
+
+def shares_of(logits):
+    weights = np.exp(logits)
+    return weights / weights.sum()
+
+
+@pytest.mark.parametrize(("gamma", "largest"), [(0.1, 100), (0.1, 2), (0.7, 1)])
+def test_gen_adds_up_its_entropy(gamma, largest, training, validation, test):
+    expected = []
+    for logits in test.logits:
+        leading = sorted(shares_of(logits), reverse=True)[:largest]
+        expected.append(-sum(p**gamma * (1 - p) ** gamma for p in leading))
+    scores = GEN(gamma, largest).fit(training, validation).score(test)
+    np.testing.assert_allclose(scores, expected)
+
+
+def test_gen_tells_confident_answers_apart():
+    """Both probabilities round to 1."""
+    sure, surer = GEN().score(only([[50.0, 0.0], [90.0, 0.0]]))
+    assert sure < surer < 0
+
+
+def residuals(network, training, observed, kept):
+    """Lengths outside the subspace, by the network's own head and a full eigendecomposition."""
+    _, (weights, bias) = network
+    origin = -np.linalg.pinv(weights) @ bias
+    centered = training.hidden - origin
+    moments = sum(np.outer(row, row) for row in centered)
+    values, vectors = np.linalg.eig(moments)
+    rest = vectors[:, np.argsort(-values)[kept:]]
+    return np.array([np.linalg.norm(rest.T @ (row - origin)) for row in observed.hidden])
+
+
+@pytest.mark.parametrize("second", ["residual", "norm"])
+def test_sirc_against_its_formula(second, network, training, validation, test):
+    def values(observed):
+        if second == "residual":
+            return -residuals(network, training, observed, 2)
+        return [sum(abs(value) for value in row) for row in observed.hidden]
+
+    mean, std = np.mean(values(training)), np.std(values(training))
+    a, b = mean - 3 * std, 1 / std
+    expected = []
+    for logits, belief, s in zip(test.logits, test.belief, values(test), strict=True):
+        doubt = 1 - shares_of(logits)[belief]
+        expected.append(-doubt * (1 + math.exp(-b * (s - a))))
+    scores = SIRC(second, 2).fit(training, validation).score(test)
+    np.testing.assert_allclose(-np.exp(-scores), expected)
+
+
+def test_sirc_is_softmax_where_features_never_vary(training, validation):
+    def fixed(observed):
+        ones = np.ones_like(observed.hidden)
+        return Observed(observed.inputs, ones, observed.logits, observed.belief, observed.labels)
+
+    scores = SIRC("norm").fit(fixed(training), validation).score(fixed(validation))
+    softmax = Softmax().score(validation)
+    np.testing.assert_array_equal(np.argsort(scores), np.argsort(softmax))
+    assert np.isfinite(scores).all()
+
+
+def test_fdbd_against_its_formula(network, training, validation, test):
+    _, (weights, _) = network
+    mean = training.hidden.mean(axis=0)
+    expected = []
+    for hidden, logits, g in zip(test.hidden, test.logits, test.belief, strict=True):
+        apart = [
+            abs(logits[g] - logits[c]) / distance(weights[g], weights[c])
+            for c in range(len(weights))
+            if c != g
+        ]
+        expected.append(sum(apart) / len(apart) / distance(hidden, mean))
+    found = FDBD().fit(training, validation).score(test)
+    np.testing.assert_allclose(found, expected)
+
+
+def test_the_distance_of_fdbd_is_to_where_the_answer_changes(network, training, validation, test):
+    """Moved that far toward the boundary of two classes, a sample lies on it."""
+    _, (weights, bias) = network
+    hidden, g = test.hidden[0], test.belief[0]
+    c = (g + 1) % 3
+    normal = weights[g] - weights[c]
+    length = abs(test.logits[0, g] - test.logits[0, c]) / np.linalg.norm(normal)
+    moved = weights @ (hidden - length * normal / np.linalg.norm(normal)) + bias
+    assert moved[g] == pytest.approx(moved[c])
+    two = Observed(test.inputs, test.hidden, test.logits[:, [g, c]], 0 * test.belief)
+    known = Observed(
+        training.inputs, training.hidden, training.logits[:, [g, c]], 0 * training.belief
+    )
+    score = FDBD().fit(known, validation).score(two)[0]
+    assert score * distance(hidden, training.hidden.mean(axis=0)) == pytest.approx(length)
+
+
+@pytest.mark.parametrize("k", [1, 10])
+@pytest.mark.parametrize("shift", [0.0, -9.0])  # energies may be negative
+def test_nnguide_against_a_loop(k, shift, training, validation, test):
+    def moved(observed):
+        logits = observed.logits + shift
+        return Observed(observed.inputs, observed.hidden, logits, observed.belief, observed.labels)
+
+    def energies(observed):
+        return [math.log(sum(math.exp(value) for value in row)) for row in observed.logits]
+
+    training, test = moved(training), moved(test)
+    stored, known = unit(training.hidden), energies(training)
+    expected = []
+    for query, energy in zip(unit(test.hidden), energies(test), strict=True):
+        terms = sorted(s * float(row @ query) for row, s in zip(stored, known, strict=True))
+        expected.append(energy * np.mean(terms[-k:]))
+    scores = NNGuide(k).fit(training, validation).score(test)
+    np.testing.assert_allclose(scores, expected, rtol=2e-6, atol=2e-6)
 
 
 @pytest.mark.parametrize("layer", ["input", "hidden"])
@@ -200,8 +310,9 @@ def test_dknn_against_a_loop(training, validation, test):
 
 def test_all_apply_to_a_network(training):
     assert [peer.name for peer in default_peers(training)] == [
-        "softmax", "softmax, temperature", "energy", "Mahalanobis", "k-NN distance", "ViM",
-        "Trust Score (input)", "Trust Score (hidden)", "DkNN",
+        "softmax", "softmax, temperature", "GEN", "energy", "Mahalanobis", "k-NN distance", "ViM",
+        "SIRC (residual)", "SIRC (norm)", "fDBD", "NNGuide", "Trust Score (input)",
+        "Trust Score (hidden)", "DkNN",
     ]  # fmt: skip
 
 
@@ -210,9 +321,13 @@ def test_without_hidden_layer_and_logits_fewer_apply(training):
     logs = np.log(shares / shares.sum(axis=1, keepdims=True))
     plain = Observed(training.inputs, None, logs, training.belief, training.labels)
     assert [peer.name for peer in default_peers(plain)] == [
-        "softmax", "softmax, temperature", "Mahalanobis (input)", "k-NN distance (input)",
+        "softmax", "softmax, temperature", "GEN", "Mahalanobis (input)", "k-NN distance (input)",
         "Trust Score (input)", "DkNN",
     ]  # fmt: skip
+    with_hidden = Observed(training.inputs, training.hidden, logs, training.belief, training.labels)
+    names = {peer.name for peer in default_peers(with_hidden)}
+    assert {"SIRC (norm)", "Trust Score (hidden)"} <= names
+    assert not names & {"energy", "ViM", "SIRC (residual)", "fDBD", "NNGuide"}
 
 
 def test_every_peer_keeps_the_protocol(training, validation, test):
