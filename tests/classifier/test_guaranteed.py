@@ -76,6 +76,7 @@ def test_other_tuning_lets_every_class_be_known_again():
         assert Reason.UNCERTIFIED not in assessment.reason
 
 
+@pytest.mark.filterwarnings("ignore:.*they are another kind of data")
 def test_the_split_goes_by_the_random_state():
     X, y = rare_class_data(400, 0, rare=0)
     X_val, y_val = rare_class_data(300, 1, rare=0)

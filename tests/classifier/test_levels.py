@@ -259,7 +259,8 @@ def test_classes_smaller_than_the_quorum_support_nothing_and_tuning_says_so(quor
 @pytest.mark.parametrize("goal", [{"accuracy": 0.9}, {"coverage": 0.5}, {"false_alarm": 0.1}])
 def test_one_point_again_and_again_is_ik_all_or_none(goal):
     """All levels tie, in a single class."""
-    classifier = EpistemicClassifier(PrecomputedModel(), progress=False).fit(*noisy_layer(300, 0))
+    classifier = EpistemicClassifier(PrecomputedModel(), metric="hamming", progress=False)
+    classifier.fit(*noisy_layer(300, 0))
     belief = np.zeros(200, dtype=np.int64)
     layers = {"told": np.zeros((200, 2)), "noise": np.zeros((200, 4))}
     classifier.tune((np.eye(3)[belief], layers), belief, **goal)

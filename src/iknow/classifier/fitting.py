@@ -73,6 +73,7 @@ from iknow.selection import Goal, Selection, check_unseen, choose
 from iknow.selection.agreement import find_slip
 from iknow.selection.levels import choose_quorum
 from iknow.selection.likeness import warn_of_strangers
+from iknow.selection.method import warn_if_uncertain
 from iknow.selection.repeats import find_cases, sketch, warn_of_conflicts
 from iknow.selection.selection import View
 from iknow.selection.validation import Validation
@@ -287,6 +288,8 @@ def select(
         if others is not None and heard_of_others is not None:
             others = replace(others, confidence=heard_of_others.confidence(kinds), views=kinds)
     chosen = choose(goal, seen, rule, plan.classes, reference=others)
+    if goal.coverage is not None:
+        warn_if_uncertain(chosen)
     return replace(chosen, goal=goal, views=() if chosen.levels is None else views)
 
 

@@ -329,7 +329,8 @@ def measure(classifier: EpistemicClassifier, plan: Plan, seen: Observation) -> M
     categories = getattr(plan.model, "categories", {})
     places = np.arange(len(seen.belief))
     of_model = find_names, categories, places, plan.model.unknown_words
-    return Measured(seen.activations, plan.indexes, *of_model)
+    kept = (plan.probe.rows, plan.probe.inputs) if isinstance(plan.probe, Probe) else None
+    return Measured(seen.activations, plan.indexes, *of_model, kept)
 
 
 def check_valid(

@@ -39,7 +39,7 @@ from iknow.explain.answers import Answers, labels_of
 from iknow.explain.explanation import Explanation, explain_layer
 from iknow.explain.features import Measured
 from iknow.explain.later import about
-from iknow.explain.picture import Renderer, picture_at, take_sample
+from iknow.explain.picture import Renderer, check_given, picture_at, take_sample
 from iknow.explain.voices import find_voices, find_weakest
 from iknow.locking import cached_property, unlocked_property
 
@@ -434,7 +434,8 @@ class Assessment:
         Args:
             i: Position of the sample.
             samples: The assessed samples, to show this one next to its exemplars.
-            training: The samples that the classifier was fitted on.
+            training: The samples that the classifier was fitted on, in its order; with `rows=` in
+                `fit`, a dict of them by these numbers.
             renderer: Makes the pictures: `as_image`, `as_series` or `as_features`. Default: by the
                 shape of the samples.
 
@@ -445,6 +446,7 @@ class Assessment:
         n = len(self)
         position = f"be a whole number, the position of one of the {n} samples"
         i = as_whole(i, "i", position, -n, n - 1) % n
+        check_given(samples, n, training, None if self.measured is None else self.measured.kept)
         one = self[i : i + 1]
         leveled, stability = one.levels is not None and not one.invalid[0], one.stability
         voices, sample = find_voices(one), take_sample(samples, i)

@@ -73,6 +73,7 @@ class Measured:
         categories: The names of categories by their codes, as far as they are known.
         positions: Of the n samples among all, of shape (n,).
         unknown_words: Gives the words of a text that training never had.
+        kept: The numbers of a few training samples, and these samples, as the model takes them.
     """
 
     activations: Mapping[str, Any]
@@ -81,6 +82,7 @@ class Measured:
     categories: Mapping[float, str]
     positions: Ints
     unknown_words: Callable[[str], list[str]] = lambda text: []
+    kept: tuple[Ints, Any] | None = None
 
     def __getitem__(self, samples: Any) -> Measured:
         return replace(self, positions=self.positions[samples])

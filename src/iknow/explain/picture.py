@@ -18,6 +18,7 @@ import math
 import struct
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import cycle
 from numbers import Number
@@ -37,6 +38,7 @@ OF_TEXT = ("text",)  # the names of the features of a text
 SERIES_COLORS = ("#0063a6", "#a83279", "#4aa8e0", "#777777")
 WIDTH, HEIGHT = 180, 72  # of a drawn series
 FEATURES_SHOWN = 12  # in a notebook
+MOST_TRIED = 10_000  # training samples, to find one
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,6 +168,59 @@ def take_sample(samples: Any, row: int) -> Any:
         return sample.toarray().ravel() if hasattr(sample, "toarray") else sample
     except Exception:  # a user's object may raise anything
         return None
+
+
+def check_given(samples: Any, n: int, training: Any, kept: tuple[Any, Any] | None) -> None:
+    """Refuse samples that cannot be the n assessed ones, and training samples in another order.
+
+    kept: the numbers of a few training samples, and these. Others that are shown in their place,
+    such as the picture behind a row of features, look like none of them and are not compared.
+    """
+    if (count := _count(samples)) not in (None, n):
+        raise InputError(f"samples must be the {n} inputs that were assessed; got {count}")
+    if training is None or kept is None:
+        return
+    remedy = (
+        "give the samples as fit had them, and if it had rows=..., a dict of them by these "
+        "numbers, dict(zip(rows, X))"
+    )
+    count, numbers = _count(training), kept[0].tolist()
+    if count is not None and count <= max(numbers):
+        raise InputError(
+            f"training holds {count} samples, so none is number {max(numbers)}, which fit has: "
+            f"{remedy}"
+        )
+    for place, number in enumerate(numbers):
+        ours = take_sample(kept[1], place)
+        if _are_equal(ours, take_sample(training, number)):
+            continue
+        others = training if isinstance(training, Mapping) else range(min(count or 0, MOST_TRIED))
+        where = (each for each in others if _are_equal(ours, take_sample(training, each)))
+        if (found := next(where, None)) is not None:
+            raise InputError(
+                f"training is in another order: sample {number} is at place {found}. In its place "
+                f"another one would be shown: {remedy}"
+            )
+        return
+
+
+def _count(samples: Any) -> int | None:
+    """How many samples there are; None for a mapping, and where nobody knows."""
+    with suppress(Exception):  # a user's object may raise anything
+        if samples is not None and not isinstance(samples, Mapping):
+            return int(samples.shape[0] if hasattr(samples, "shape") else len(samples))
+    return None
+
+
+def _are_equal(one: Any, other: Any) -> bool:
+    with suppress(Exception):
+        if isinstance(one, str) or isinstance(other, str):
+            return bool(one == other)
+        a, b = np.asarray(one), np.asarray(other)
+        if {a.dtype.kind, b.dtype.kind} <= set("biuf"):
+            return np.array_equal(a.astype(np.float32), b.astype(np.float32), equal_nan=True)
+        return bool(a.tolist() == b.tolist())
+    return False
 
 
 def picture_at(samples: Any, row: int, renderer: Renderer | None) -> Picture | None:

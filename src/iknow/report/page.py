@@ -8,7 +8,7 @@ shown as text. A content security policy lets only the page's own script run, an
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,7 @@ from iknow.errors import InputError
 from iknow.evaluation.comparison import Comparison
 from iknow.evaluation.metrics import Evaluation, evaluate, read_truth
 from iknow.explain.assessment import Assessment
-from iknow.explain.picture import Renderer
-from iknow.models.inputs import count_samples
+from iknow.explain.picture import Renderer, check_given
 from iknow.report.album import Album
 from iknow.report.assemble import assemble
 from iknow.report.columns import Columns, choose_samples, gather_columns, shown_rows
@@ -93,7 +92,9 @@ def make_report(
         >>> make_report(a, y_true)[:15]
         '<!doctype html>'
     """
-    _check(assessment, samples)
+    _check(assessment)
+    measured = assessment.measured
+    check_given(samples, len(assessment), training, None if measured is None else measured.kept)
     max_samples = as_whole(max_samples, "max_samples", "be >= 1", 1)
     y_true = assessment.y_true if y_true is None else y_true
     report = None if y_true is None else evaluate(assessment, y_true)
@@ -169,19 +170,13 @@ def make_report(
     return page
 
 
-def _check(assessment: Any, samples: Any) -> None:
+def _check(assessment: Any) -> None:
     if not isinstance(assessment, Assessment):
         raise InputError(
             f"a page needs an Assessment, as assess(X) returns it; got {shown(assessment)}"
         )
     if len(assessment) == 0:
         raise InputError("there is nothing to report: the assessment is empty")
-    if samples is None or isinstance(samples, Mapping):
-        return
-    if (n_samples := count_samples(samples)) != len(assessment):
-        raise InputError(
-            f"samples must be the {len(assessment)} inputs that were assessed; got {n_samples}"
-        )
 
 
 def summarise(assessment: Assessment, report: Evaluation | None) -> list[str]:

@@ -59,7 +59,7 @@ def find_slip(belief: Ints, labels: Ints, classes: Labels, what: str, named: boo
     pairs = float(believed @ given**2 + given @ believed**2)
     variance = max(chance + chance**2 - pairs, 0.0) * n * n / max(n - 1, 1)
     excess = right - n * chance
-    useful = USEFUL * float(np.minimum(*sizes).sum() - n * chance)
+    useful = USEFUL * max(float(np.minimum(*sizes).sum() - n * chance), 0.0)
     is_chance = excess < norm.isf(USELESS) * np.sqrt(variance)
     if is_chance and useful - excess > norm.isf(REFUSED) * np.sqrt(variance + useful):
         return (

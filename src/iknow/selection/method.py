@@ -10,10 +10,11 @@ import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.stats import beta
 
 from iknow.core.arrays import Floats, Labels
 from iknow.core.rule import Rule, has_k, speaks_for
-from iknow.errors import InputError, MissingExtraError, SelectionError
+from iknow.errors import InputError, MissingExtraError, SelectionError, warn
 from iknow.rules import RULES
 from iknow.selection.exact.boxes import Objective, make_objective
 from iknow.selection.exact.cells import Deadline
@@ -26,6 +27,8 @@ from iknow.selection.validation import Validation
 
 if TYPE_CHECKING:
     import optuna
+
+UNCERTAIN = 0.3  # width of the interval for a coverage from which on we warn
 
 
 def choose(
@@ -79,6 +82,21 @@ def choose(
     if goal.accuracy is not None:
         return certify(goal, validation, rule, classes)
     return select(goal, validation, rule)
+
+
+def warn_if_uncertain(matched: Selection) -> None:
+    """Warn if a coverage was matched on so few samples that it says little about new ones.
+
+    A level that k of n samples reach is reached by a new one with a probability that has the
+    distribution Beta(k, n + 1 - k) over the draw of the samples.
+    """
+    n, k = matched.n_samples, round(matched.coverage * matched.n_samples)
+    low, high = (beta.ppf(p, max(k, 0.5), max(n + 1 - k, 0.5)) for p in (0.05, 0.95))
+    if high - low > UNCERTAIN:
+        warn(
+            f"a coverage matched on {n} validation sample{'s' * (n > 1)} lies between {low:.0%} "
+            f"and {high:.0%} on new ones, with a probability of 90%: give a hundred or more"
+        )
 
 
 def select(goal: Goal, validation: Validation, rule: type[Rule], n_trials: int = 50) -> Selection:

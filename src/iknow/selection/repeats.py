@@ -10,10 +10,11 @@ once among n validation samples, none is among N training samples with probabili
     C(n, g) / (C(n + N, g) - C(N, g))
 
 With the mean of these, those with g >= 2 are compared by a binomial test: chances that vary spread
-less. And nothing draws every row 20 times: that the numbers of K different rows share a divisor has
-a probability below 2^(1-K), as for each of them it is below 1/2. Repeats count once if either comes
-out as it does for one in 10,000 honest validation sets at most. Where the divisor is that of all
-rows, of training and of validation, validation samples are copies of training samples: refused.
+less. And nothing draws every row 20 times: that a row is there about s times and in fact a multiple
+of r has a probability of 1/r + 0.4/√s at most, as counts have one peak, and of 1/2 at most; for all
+rows it is the product of these, without the smallest, as the sum of all is given. Repeats count
+once if either comes out as it does for one in 10,000 honest validation sets at most. Where training
+and validation samples together have a divisor, the ones are copies of the others: refused.
 
 Equal training rows may have different labels, where the features do not tell. But they agree at
 least as often as unrelated rows, whose labels differ with probability 1 - Σ p_c². If they do not,
@@ -63,7 +64,8 @@ def count_times(sizes: Ints) -> int:
     sizes: how often each is there, all at least once.
     """
     shared = int(np.gcd.reduce(sizes)) if len(sizes) else 1
-    return shared if 2.0 ** (1 - len(sizes)) <= LEVEL else 1
+    chances = np.sort(np.minimum(0.5, 1 / shared + 0.4 / np.sqrt(sizes)))
+    return shared if np.prod(chances[1:]) <= LEVEL else 1
 
 
 def find_cases(ours: Floats, training: Floats) -> Ints | None:
