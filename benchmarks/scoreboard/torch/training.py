@@ -94,7 +94,7 @@ def train(
         batch = 64
         epochs = max(epochs, LEAST_STEPS * batch // len(x)) if kind == "mlp" else epochs
     if quick:
-        epochs = 1 if kind == "resnet" else min(20, epochs)
+        epochs = min(20, epochs) if kind == "mlp" else 1
     for _ in range(RESTARTS):
         network = build(kind, inputs[0].numel(), n_classes, 8 if quick else 64).to(device)
         _fit(network, inputs, labels, epochs, batch, AUGMENTED.get(kind))
