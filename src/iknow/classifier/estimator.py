@@ -397,6 +397,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             movements=Later(tuple(plan.searched), Mover(plan, samples.sizes, seen).find, places),
             levels=None if selection is None else selection.levels,
             least_confidence=-np.inf if selection is None else selection.least_confidence,
+            calibration=None if plan.selection is None else plan.selection.calibration,
             y_true=None if labels is None else observe.name_labels(labels, self.classes),
             index=X.index if hasattr(X, "iloc") else None,
         )

@@ -24,6 +24,7 @@ from iknow.core.assertion import (
     make_assertions,
     may_be_known,
 )
+from iknow.core.calibration import Calibration
 from iknow.core.codes import NO_BELIEF
 from iknow.core.decision import Decision, decide
 from iknow.core.evidence import NO_EXEMPLAR, Evidence, believed, distances_for_and_against
@@ -69,6 +70,7 @@ class Assessment:
             unknown, the layer is missing or its constant is inf.
         levels: The path that the neighborhoods lie on, if they do.
         least_confidence: Below it the model's own doubt makes a sample IMK; -inf for never.
+        calibration: How likely a belief is right, if `tune` had labels to learn it from.
         y_true: The labels that came with the samples, of shape (n,), if a loader had any.
         index: The index of the data frame that held the samples, of length n, if one did.
 
@@ -89,6 +91,7 @@ class Assessment:
     movements: Mapping[str, Movement] = field(default_factory=dict)
     levels: Levels | None = None
     least_confidence: float = -np.inf
+    calibration: Calibration | None = None
     y_true: Labels | None = None
     index: Any = None
 
@@ -175,6 +178,26 @@ class Assessment:
         if self.least_confidence == -np.inf:
             return np.zeros(self.invalid.shape, dtype=bool)
         return np.asarray(self._confidence < self.least_confidence)
+
+    @unlocked_property
+    def probability(self) -> Floats:
+        """How likely each belief is right, of shape (n,); NaN where there is none.
+
+        It rises with the level and with the model's confidence, and is calibrated: of samples like
+        the validation data with a probability of 0.9, nine in ten are right. At level 0, where
+        nothing like the sample was seen, it is the lowest of all, however sure the model is. The
+        accuracy of the samples without labels, with an interval: `evaluate(a)`.
+        """
+        if self.calibration is None:
+            raise InputError(
+                "there are no probabilities: they take levels, as the default rule has them, and "
+                "labels to learn from: tune(X_val, y_val, ...)"
+            )
+        path, said = self._said
+        level = np.where(self.invalid, 0.0, path.without_model(said))
+        confidence = self._confidence if path.hears_model else np.zeros(len(self))
+        found = self.calibration.probability(level, confidence)
+        return np.where(self.answered, found, np.nan)
 
     @unlocked_property
     def _confidence(self) -> Floats:
@@ -277,7 +300,12 @@ class Assessment:
         kind = "given by layer, such as {'output': Ball(0.5)}"
         check_by_layer(neighborhoods, self.evidence, kind=kind)
         return replace(
-            self, neighborhoods=neighborhoods, decisions=None, levels=None, least_confidence=-np.inf
+            self,
+            neighborhoods=neighborhoods,
+            decisions=None,
+            levels=None,
+            least_confidence=-np.inf,
+            calibration=None,
         )
 
     def only(self, layers: Sequence[str]) -> Assessment:
@@ -297,6 +325,7 @@ class Assessment:
             neighborhoods={layer: self.neighborhoods[layer] for layer in chosen},
             decisions=None if self.decisions is None else {c: self.decisions[c] for c in chosen},
             levels=None if self.levels is None else self.levels.only(chosen),
+            calibration=None,  # it was learned from the levels of all layers
         )
 
     def __getitem__(self, samples: Any) -> Assessment:
@@ -359,6 +388,7 @@ class Assessment:
             justified=self.justification,
             level=None if levels is None else self.level,
             weakest=None if levels is None else self._said[1].argmin(axis=1),
+            probability=None if self.calibration is None else self.probability,
             voices=() if levels is None else tuple(map(str, levels.voices)),
             watched=watched,
             watched_by_layer=by_layer,
@@ -375,7 +405,7 @@ class Assessment:
         Returns:
             `classes`, the labels; `belief`, a label or None; `score`, the model's for its belief;
             `assertion` and `reason`, by name; `justified`, the labels of the justified classes;
-            `level` and `weakest`, if there are levels.
+            `level` and `weakest`, if there are levels; `probability`, if labels taught it.
         """
         return self.answers.to_dict()
 
@@ -383,8 +413,9 @@ class Assessment:
         """Return the answers as a `pandas.DataFrame` with a row for each sample.
 
         Its columns: `belief`; `score`, the model's for its belief; `assertion`, an ordered category
-        (IDK < IMK < IK); `reason`; `justified`, the justified classes, with | between them; and
-        `level` and `weakest`, if there are levels. For all but these it gathers no evidence: add
+        (IDK < IMK < IK); `reason`; `justified`, the justified classes, with | between them; `level`
+        and `weakest`, if there are levels; and `probability`, that the belief is right, if `tune`
+        had labels. For all but these it gathers no evidence: add
         what you need, such as `frame["margin"] = a.margin`. Samples that came in a data frame keep
         its index, so `X.join(a.to_frame())` puts each answer beside its sample.
 

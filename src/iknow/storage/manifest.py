@@ -32,7 +32,7 @@ from iknow.core.text import shown, visible
 from iknow.errors import BundleError, InputError
 from iknow.models.adapt import OPTIONS
 
-FORMAT = 9
+FORMAT = 10
 LARGEST = 1 << 25
 MOST_VALUES = 2_000_000
 DEEPEST = 32
