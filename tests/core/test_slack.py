@@ -206,10 +206,10 @@ def test_k_is_varied_as_far_as_there_are_neighbours():
 def test_the_smallest_change_is_that_of_the_nearer_turn():
     slack = find_slack(evidence_of([0.5, 2.0, 3.0]), Ball(1.0), [], 0)
     assert slack.smallest == 0.5
-    assert str(slack) == "radius 1: IDK below 0.5, IMK from 2 on"
+    assert str(slack) == "radius 1, IDK if below 0.5, IMK if 2 or more"
     nothing = find_slack(evidence_of([0.5, 2.0, 3.0]), Ball(1.0), [np.zeros((1, 3), bool)], 0)
     assert nothing.smallest == math.inf
-    assert str(nothing) == "radius 1: no change turns it"
+    assert str(nothing) == "radius 1, no other alone changes that"
 
 
 @given(d=distances, rho=radii, others=st.lists(masks, max_size=2), belief=st.integers(0, 2))
@@ -227,7 +227,7 @@ def test_where_a_foreign_rule_reaches_nothing_it_is_not_known_what_would_turn_it
 
 def test_a_subclass_with_another_reach_is_turned_by_that_reach():
     slack = find_slack(evidence_of([0.5, 2.0, 3.0]), Scaled(0.75), [], 0)
-    assert str(slack) == "reach 1.5: IDK below 0.5, IMK from 2 on"
+    assert str(slack) == "reach 1.5, IDK if below 0.5, IMK if 2 or more"
 
 
 # Stability: the count of removals equals what trying all of them out finds

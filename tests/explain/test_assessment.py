@@ -42,7 +42,7 @@ def test_what_is_not_knowable_is_never_ik_under_any_neighborhoods(assessment):
         assert not (tried.assertion[tried.belief_codes == believed] == IK).any()
     explanation = withheld.explain(0)
     assert explanation.reason == Reason.UNCERTIFIED
-    assert "beliefs in it have no certified accuracy" in str(explanation)
+    assert "beliefs in this class have no certified accuracy" in str(explanation)
     turns = [t for layer in explanation.layers for t in (layer.slack.shrink, layer.slack.grow) if t]
     assert turns
     assert all(turn.becomes == IDK for turn in turns)

@@ -1,12 +1,18 @@
 """Explanations: the training samples for and against a belief, as a record and as text."""
 
+import re
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 
+from iknow import EpistemicClassifier
 from iknow.core.assertion import Assertion, Reason
 from iknow.core.slack import ChangePoint, Slack
 from iknow.explain.explanation import SENTENCES, Exemplar, LayerExplanation
 from iknow.explain.picture import Features, as_image
+from iknow.explain.voices import tell_apart, tell_chance
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 from tests import oracles
 from tests.oracles import make_levels
@@ -35,7 +41,6 @@ def test_a_layer_is_explained_by_its_exemplars_reach_and_support(assessment):
             samples_against=(Exemplar(10, "cat", 1.0),),
             quorum=(1, 1),
             reach=1.5,
-            reach_against=1.5,
             support=("cat", "dog"),
             margin=-0.5,
             slack=Slack("radius", 1.5, shrink=ChangePoint(1.0, Assertion.IDK), grow=None),
@@ -46,7 +51,6 @@ def test_a_layer_is_explained_by_its_exemplars_reach_and_support(assessment):
             samples_against=(Exemplar(10, "cat", 5.0),),
             quorum=(1, 1),
             reach=2.0,
-            reach_against=2.0,
             support=("dog",),
             margin=0.0,
             slack=Slack("radius", 2.0, shrink=ChangePoint(2.0, Assertion.IDK), grow=None),
@@ -59,14 +63,12 @@ def test_an_explanation_reads_as_text(assessment):
         "sample 1: IMK, belief dog\n"
         "  OVERLAP: several classes have enough samples within reach in at least one layer: hidden "
         "finds cat and dog within the reach 1.5\n"
-        "  hidden: reach 1.5, support {cat, dog}, margin -0.5\n"
+        "  hidden: cat and dog within the reach 1.5; radius 1.5, IDK if below 1\n"
         "    for      #11 (dog) at 1.5\n"
         "    against  #10 (cat) at 1\n"
-        "    turns    radius 1.5: IDK below 1\n"
-        "  logits: reach 2, support {dog}, margin 0\n"
+        "  logits: dog within the reach 2; radius 2, IDK if below 2\n"
         "    for      #11 (dog) at 2\n"
-        "    against  #10 (cat) at 5\n"
-        "    turns    radius 2: IDK below 2"
+        "    against  #10 (cat) at 5"
     )
 
 
@@ -84,10 +86,10 @@ def test_what_is_missing_reads_as_none_nothing_and_no_sample(assessment):
     assert str(explanation) == (
         "sample 5: IDK, belief cat\n"
         "  INVALID: an activation is not finite, or the model gives no answer\n"
-        "  hidden: reach none, support {nothing}, margin -inf\n"
+        "  hidden: no training sample within reach\n"
         "    for      no sample\n"
         "    against  no sample\n"
-        "  logits: reach none, support {nothing}, margin -inf\n"
+        "  logits: no training sample within reach\n"
         "    for      no sample\n"
         "    against  no sample"
     )
@@ -259,18 +261,23 @@ def test_a_class_with_too_few_samples_says_so(crowd, explain_one):
     assert layer.support == ()
     assert layer.margin == -np.inf
     assert "  for      #6 (owl) at 1.5 (of 2 needed)" in str(layer)
-    assert layer.finding.startswith(
-        "layer0 finds too few samples of any class within the reach 2.5"
+    assert layer.summary.startswith(
+        "layer0 finds too few samples of any class within the reach 2.5; the nearest is #6 (owl)"
     )
 
 
-def test_a_relative_ball_names_the_belief_that_is_too_far(crowd, explain_one):
-    layer = explain_one(crowd, RelativeBall(0.5, 2, quorum=(1, 3)))
-    assert layer.reach is layer.reach_against is None
-    assert layer.finding.endswith("nearest of the belief: #0 (cat) at 1")
-    near = explain_one(crowd, RelativeBall(1.5, 0.5, quorum=(1, 3)))
-    assert (near.reach, near.reach_against) == (1.0, 0.5)
-    assert near.extent == "reach 1, 0.5 against"
+def test_a_relative_ball_says_what_ik_needs(crowd, explain_one):
+    far = explain_one(crowd, RelativeBall(0.5, 2, quorum=(1, 3)))
+    assert far.reach is far.slack is None
+    assert far.findings == (
+        "nearness 1, too far (IK: 0.5 or less)",
+        "clarity 3 (IK: above 2)",
+    )
+    near = explain_one(crowd, RelativeBall(1.5, 3, quorum=(1, 3)))
+    assert near.voices[1].fact == (
+        "the third nearest training sample of another class (“dog”) is 3 away, 3 times as far as "
+        "the nearest of “cat” (1); IK needs more than 3 times"
+    )
 
 
 def test_an_ik_says_what_changes_it_stands(crowd, assess_by):
@@ -283,12 +290,75 @@ def test_an_ik_says_what_changes_it_stands(crowd, assess_by):
         assert str(explanation).endswith(stands)
 
 
-def test_a_level_is_told_with_what_holds_it_down(crowd, assess_by):
+def test_a_level_is_told_with_the_voice_that_decides(crowd, assess_by):
     rule = RelativeBall(1.5, 1.0)
     levels = make_levels({"layer0": ([0.5, 2.0, 4.0, 4.0], [1.0, 2.0, 3.5, 4.0])})
-    explanation = assess_by([crowd], [rule], [0], CLASSES, levels=levels).explain(0)
+    more = {"levels": levels, "least_level": 0.2}
+    explanation = assess_by([crowd], [rule], [0], CLASSES, **more).explain(0)
     # Three of four reference samples are as far as 1; one of four is at most 1.5 times as clear.
-    assert (explanation.level, explanation.weakest) == (0.25, "clarity in layer0")
-    assert "\n  level 0.25, held down by clarity in layer0\n" in str(explanation)
-    assert "Level 0.25, held down by clarity in layer0." in explanation._repr_html_()
+    assert (explanation.level, explanation.deciding.title) == (0.25, "clarity in layer0")
+    assert explanation.sentence == (
+        "every voice agrees (clarity in layer0 is closest to failing): the nearest training sample "
+        "of another class (“owl”) is 1.5 away, 1.5 times as far as that of “cat” (1); IK needs "
+        "more than 1 times"
+    )
+    standing = "level 0.25 (IK from 0.2 on), the model's probability 0.58"
+    assert f"\n  {standing}\n" in str(explanation)
+    assert f"L{standing[1:]}." in re.sub("&#x27;", "'", explanation._repr_html_())
     assert "level" not in str(assess_by([crowd], [rule], [0], CLASSES).explain(0))
+
+
+LIMITS = {"nearness": "radius", "clarity": "ratio", "familiarity": "seen"}
+
+
+@pytest.mark.parametrize(
+    "goal", [{"coverage": 0.6}, {"coverage": 0.97}, {"accuracy": 0.6}], ids=str
+)
+def test_what_is_said_is_what_decides(goal):
+    """The oracle moves the limit of one voice at a time and lets the classifier assert anew."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 900)
+    X = rng.normal(0, 1, (900, 4)) + 1.5 * np.eye(3, 4)[y]
+    model = LogisticRegression().fit(X[:300], y[:300])
+    ec = EpistemicClassifier(model, progress=False).fit(X[:300], y[:300])
+    ec.tune(X[300:700], y[300:700], **goal)
+    a = ec.assess(np.vstack([X[700:740], 3 * X[700:710], 9 * X[700:710]]))
+    (layer,) = a.evidence
+    loose = {"nearness": np.inf, "clarity": 0.0, "familiarity": np.inf, "confidence": -np.inf}
+    heard = set()
+    for i, one in enumerate(a):
+        explanation = a.explain(i)
+        assert explanation.voices
+        for voice in explanation.voices:  # what a voice finds is what IK by it alone asks
+            asked = {name: rule for name, rule in loose.items() if name != voice.voice}
+            rule = a.neighborhoods[layer]
+            others = {LIMITS[name]: value for name, value in asked.items() if name in LIMITS}
+            least = asked.get("confidence", a.least_confidence)
+            alone = replace(
+                one, neighborhoods={layer: replace(rule, **others)}, decisions=None,
+                least_confidence=least,
+            )  # fmt: skip
+            assert voice.holds == (alone.assertion[0] == Assertion.IK)
+            assert voice.level >= explanation.level
+            assert voice.holds == (voice.level >= a.least_level)
+        decides = explanation.deciding
+        heard.add((explanation.reason, decides.voice))
+        assert decides.title == a.weakest[i]
+        assert decides.holds == (explanation.assertion == Assertion.IK)
+        failing = {v.voice for v in explanation.voices if not v.holds}
+        if explanation.assertion == Assertion.IDK:
+            assert decides.voice in {"nearness", "familiarity"} & failing
+        elif explanation.assertion == Assertion.IMK:
+            assert decides.voice == ("clarity" if "clarity" in failing else "confidence")
+        else:
+            assert decides.level == explanation.level
+    assert len(heard) >= 4
+
+
+def test_numbers_are_told_with_as_many_digits_as_set_them_apart():
+    assert tell_apart(1.23456, 1.23451) == ("1.2346", "1.2345")
+    assert tell_apart(1.23456, 1.23456) == ("1.235", "1.235")
+    assert tell_chance(0.0) == "0.50"
+    assert tell_chance(np.log(0.99991 / 0.00009)) == "0.999910"
+    assert tell_chance(30.0) == "1 - 9.4e-14"
+    assert tell_apart(2.0, 2.0001, tell_chance) == ("0.88080", "0.88081")

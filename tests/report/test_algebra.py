@@ -193,6 +193,7 @@ def test_slack_equals_pythons(gathered, open_page):
     const settings = arguments[0].map(read);
     return arguments[1].map((i) => settings.map((_, l) => {
       const found = Detail.findSlack(Report.page.evidence, settings, i, l);
+      if (found === null) return [null, null];
       const turn = (t) => (t === null ? null : [String(t.at), t.becomes]);
       return [found.parameter, String(found.value), turn(found.shrink), turn(found.grow)];
     }));
@@ -212,13 +213,16 @@ def test_slack_equals_pythons(gathered, open_page):
                 assessment.explain(i).layers, layers, strict=True
             ):
                 slack = layer.slack
+                if slack is None:  # its voices say it
+                    assert parameter is None
+                    continue
                 assert (parameter, float(value)) == (slack.parameter, slack.value)
                 for turn, expected in zip(turns, (slack.shrink, slack.grow), strict=True):
                     assert (turn is None) == (expected is None)
                     if turn is not None:
                         turned += 1
                         assert (float(turn[0]), turn[1]) == (expected.at, int(expected.becomes))
-    assert turned > 200
+    assert turned > 120
 
 
 @dataclasses.dataclass(frozen=True)

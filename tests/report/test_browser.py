@@ -438,8 +438,8 @@ def test_a_quorum_is_said_and_all_its_samples_are_shown(assessed, open_page):
             for exemplar in (*layer.samples_for, *layer.samples_against):
                 assert f"training #{exemplar.row}" in shown
             assert f"at {layer.samples_against[-1].distance:.4g}" in shown
-            alone = f"only “{explanation.belief}” has enough within reach"
-            assert layer.support != (explanation.belief,) or alone in shown
+            for voice in layer.voices:
+                assert f"{voice.voice} {'✓' if voice.holds else '✗'}" in shown
         if reason == Reason.KNOWN and explanation.changes:
             are = "sample is" if explanation.changes == 1 else "samples are"
             assert f"whatever {explanation.changes} {are} added, removed or relabeled" in shown
@@ -478,7 +478,9 @@ def test_a_belief_that_is_far_is_said_to_be_far_whatever_else_is_near(assessed, 
     page.run("Report.page.choose(arguments[0])", i)
     own = assessment.explain(i).layers[0].samples_for[0]
     words = page.text("#detail .sentence")
-    assert f"of “{own.label}” (#{own.row}) is at {own.distance:.4g}, beyond ε = 0.5." in words
+    assert (
+        f"of “{own.label}” (#{own.row}) is {own.distance:.4g} away; IK needs 0.5 or less" in words
+    )
 
 
 def test_without_neighbours_the_rules_with_k_are_closed(assessed, open_page):

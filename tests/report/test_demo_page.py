@@ -1,6 +1,7 @@
 """The demonstration's report, as a person sees it who has never seen the project."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -50,11 +51,10 @@ def test_a_wrong_ik_or_else_the_closest_call_opens_with_its_evidence(page, judge
     else:
         assert abs(assessment.margin[i]) == np.abs(assessment.margin).min()
     explanation = assessment.explain(i)
-    level, weakest = explanation.standing.split(", held down by ")
-    assert level.removeprefix("level ") in shown
-    assert f"held down by {weakest}" in shown
+    assert f"{explanation.level:.2g} (IK from {explanation.least_level:.2g} on)" in shown
+    assert f"({explanation.deciding.title} " in shown
     for layer in explanation.layers:
-        assert [len(layer.samples_for), len(layer.samples_against)] == [3, 3]
+        assert [len(layer.samples_for), len(layer.samples_against)] == [1, 3]
         for exemplar in (*layer.samples_for, *layer.samples_against):
             assert f"training #{exemplar.row}" in shown
 
@@ -66,10 +66,51 @@ def test_one_can_say_from_it_why_a_prediction_is_imk(page, judged):
     shown = page.text("#detail")
     i = int(re.search(r"Sample #(\d+)", shown)[1])
     assert assessment.assertion[i] == Assertion.IMK
-    layer = next(one for one in assessment.explain(i).layers if len(one.support) > 1)
+    explanation = assessment.explain(i)
+    assert explanation.deciding.voice in ("clarity", "confidence")
     assert f"The model says “{assessment.belief[i]}”" in shown
-    third = layer.samples_for[2]
-    assert f"the third nearest training sample of “{third.label}” (#{third.row})" in shown
-    last = layer.samples_against[-1]
-    assert f"But 3 samples of “{last.label}” up to #{last.row}, at " in shown
-    assert "Both classes are supported, so: I may know." in shown
+    assert "IK needs" in shown
+    assert "So: I may know." in shown
+    for layer in explanation.layers:
+        for voice in layer.voices:  # the page writes a minus and tells "above" in other words
+            assert (
+                f"{voice.voice} {'✓' if voice.holds else '✗'} {str(voice).split()[1][:5]}" in shown
+            )
+
+
+def test_the_page_names_the_voice_that_python_names(page, judged):
+    assessment, _ = judged
+    script = """
+    const { page } = Report;
+    return arguments[0].map((i) => {
+      page.choose(i);
+      return document.querySelector(".sentence").textContent;
+    });
+    """
+    some = list(range(0, len(assessment), 3))
+    kinds = set()
+    for i, shown in zip(some, page.run(script, some), strict=True):
+        explanation = assessment.explain(i)
+        decides = explanation.deciding
+        kinds.add((explanation.reason, decides.voice))
+        part = "is closest to failing" if decides.holds else "decides"
+        assert f"({decides.title} {part}): " in shown
+        limit = re.search(r"IK needs (?:more than )?([\d.]+)", decides.fact)[1]
+        assert limit in shown
+        failing = [v.title for v in explanation.voices if not v.holds and v != decides]
+        assert shown.endswith(f"Failing too: {', '.join(failing)}." if failing else "know.")
+    assert len(kinds) > 4
+
+
+def test_confidence_has_a_slider(page, judged):
+    assessment, _ = judged
+    asked = 0.99
+    page.set("#confidence-exact", str(asked))
+    least = np.log(asked / (1 - asked))
+    moved = replace(assessment, least_confidence=least)
+    known = int((moved.assertion == Assertion.IK).sum())
+    assert known < (assessment.assertion == Assertion.IK).sum()
+    assert f"{known} of {len(assessment)}" in page.text("#figures .tile.ik .of")
+    page.click("#reset")
+    known = int((assessment.assertion == Assertion.IK).sum())
+    assert f"{known} of {len(assessment)}" in page.text("#figures .tile.ik .of")

@@ -410,6 +410,6 @@ def test_numbers_as_a_person_says_them(open_page, live):
     )
     assert said == [
         "–", "33.3%", "< 0.1%", "> 99.9%", "100.0%", "1 second", "1 minute", "3 days", "just now",
-        "1 minute ago", "4.2 ms", "12.3 s", "–", "below 1", "100", "10³²", "0", "0.004", "0.50",
+        "1 minute ago", "4.2 ms", "12.3 s", "–", "below 1", "100", "> 10⁶", "0", "0.004", "0.50",
         "No.", "0.21/s",
     ]  # fmt: skip

@@ -135,6 +135,6 @@ def make_settings(counts, **given):
         "feature_names_in": None,
         "probe": "nothing is known",
         "about": about,
-        "reading": Reading(None, None, None, []),
+        "reading": Reading(None, None, None, None, []),
     }
     return ClassifierRecord(**usual | given)

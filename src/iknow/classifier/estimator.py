@@ -382,7 +382,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         gathers = evidence is not False and as_flag(evidence, "evidence")
         least = k if type(k) is int and k >= 0 else as_whole(k, "k", "be a whole number >= 0", 0)
         samples = observe.read(self, plan, X)
-        seen, found, decisions = observe.find(plan, samples, least, gathers, self.progress)
+        seen, found, decisions, heard = observe.find(plan, samples, least, gathers, self.progress)
         selection, places = plan.selection or plan.given, np.arange(len(seen.belief))
         labels = samples.labels
         return Assessment(
@@ -395,9 +395,12 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             knowable=None if selection is None else selection.knowable,
             decisions=decisions,
             movements=Later(tuple(plan.searched), Mover(plan, samples.sizes, seen).find, places),
-            levels=None if selection is None else selection.levels,
+            levels=plan.levels,
+            over_views=heard,
             least_confidence=-np.inf if selection is None else selection.least_confidence,
             calibration=None if plan.selection is None else plan.selection.calibration,
+            least_level=None if selection is None else selection.level,
+            measured=observe.measure(self, plan, seen),
             y_true=None if labels is None else observe.name_labels(labels, self.classes),
             index=X.index if hasattr(X, "iloc") else None,
         )

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from iknow.core.arrays import Floats, Labels
-from iknow.core.level import are_probabilities
+from iknow.core.level import Levels, are_probabilities
 from iknow.core.quorum import Quorum, check_quorum
 from iknow.core.rule import Rule, check_by_layer, check_k, check_takes, has_k, is_tuned, make_rule
 from iknow.core.text import names, shown
@@ -25,6 +25,7 @@ from iknow.metrics.defaults import SHORT_NAMES
 from iknow.models.model import Layer, Model, Role
 from iknow.models.probe import Probe
 from iknow.models.samples import check_several_classes
+from iknow.models.views import check_views
 from iknow.rules import RelativeBall
 from iknow.search.layer import LayerIndex, index_type
 from iknow.selection import Selection
@@ -60,6 +61,12 @@ class Plan:
     def index(self) -> LayerIndex:
         """Any layer's index: all hold the same samples."""
         return self.indexes[self.layers[0]]
+
+    @property
+    def levels(self) -> Levels | None:
+        """The path that the rules lie on, if they do."""
+        selection = self.selection or self.given
+        return None if selection is None else selection.levels
 
     @cached_property
     def n_scored(self) -> int:
@@ -114,12 +121,18 @@ class CheckedParameters:
         self.levels = not is_fixed(given) and bool(self.rule.by_level)
         if isinstance(given, Selection):  # levels have chosen it
             self.levels = given.levels is not None
+        if model.views and not self.levels:
+            raise InputError(
+                "views change the model's confidence, which levels alone go by: leave views= out, "
+                "or tune RelativeBall, the default"
+            )
+        check_views(model.views, first)
         layers: dict[str, Role] = dict.fromkeys(named or (), "hidden")
         if named is None:
             chosen = choose_layers(model.layers(first), levels=self.levels)
             layers = {each.name: each.role for each in chosen}
         self.roles = {n: model.role(n) if r == "hidden" else r for n, r in layers.items()}
-        self.quorum = as_quorum(classifier.quorum, self.rule)
+        self.quorum = as_quorums(classifier.quorum, self.rule)[0]
         self.fixed = fixed_rules(given, self.k, self.roles, self.quorum)
         self.metrics = as_metrics(classifier.metric, self.roles)
         for metric in self.metrics.values():
@@ -136,7 +149,7 @@ class CheckedParameters:
         if k > n_rows:
             raise InputError(f"k={k} is more than the {n_rows} training samples: use a smaller k")
         largest = max(1, *self.quorum, *(number for rule in rules for number in rule.quorum))
-        if largest > max(n_rows, *RelativeBall.usual_quorum):  # the usual ones fit any
+        if largest > max(n_rows, *max(RelativeBall.quorums)):  # the usual ones fit any
             raise InputError(
                 f"a quorum of {shown(largest)} is more than the {n_rows} training samples: use a "
                 "smaller one"
@@ -188,11 +201,11 @@ def kind_of(rule: Any) -> type[Rule]:
     return kind
 
 
-def as_quorum(quorum: Any, rule: type[Rule]) -> Quorum:
-    """The quorum that the user asks for, or the usual one of the rule."""
-    pair = rule.usual_quorum if quorum is None else check_quorum(quorum)
-    check_takes(rule, pair)
-    return pair
+def as_quorums(quorum: Any, rule: type[Rule]) -> tuple[Quorum, ...]:
+    """The quorum that the user asks for, or those that tuning chooses from, the usual one first."""
+    pairs = rule.quorums if quorum is None else (check_quorum(quorum),)
+    check_takes(rule, pairs[0])
+    return pairs
 
 
 def fixed_rules(

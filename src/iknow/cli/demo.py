@@ -279,7 +279,7 @@ def _explained(example: Example) -> Panel:
         f" the model says {explanation.belief}, it is a {example.y_true}{unseen}",
     )
     reason = explanation.reason.name.capitalize()
-    said = Text(f"{reason}: {explanation.sentence}.\n{explanation.standing}")
+    said = Text(f"{reason}: {explanation.sentence}.\n{explanation.standing.capitalize()}.")
     body = Group(title, Text(""), pictures, Text(""), said)
     return Panel(body, border_style=color, width=78)
 

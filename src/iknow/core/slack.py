@@ -79,10 +79,10 @@ class Slack:
         return min((abs(turn.at - self.value) for turn in turns), default=float("inf"))
 
     def __str__(self) -> str:
-        below = [f"{self.shrink.becomes.name} below {self.shrink.at:.4g}"] if self.shrink else []
-        above = [f"{self.grow.becomes.name} from {self.grow.at:.4g} on"] if self.grow else []
-        turns = ", ".join(below + above) or "no change turns it"
-        return f"{self.parameter} {self.value:.4g}: {turns}"
+        below = [f"{self.shrink.becomes.name} if below {self.shrink.at:.4g}"] if self.shrink else []
+        above = [f"{self.grow.becomes.name} if {self.grow.at:.4g} or more"] if self.grow else []
+        turns = ", ".join(below + above) or "no other alone changes that"
+        return f"{self.parameter} {self.value:.4g}, {turns}"
 
 
 def parameter_settings(

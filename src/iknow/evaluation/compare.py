@@ -37,7 +37,7 @@ from iknow.core.codes import positions_of
 from iknow.core.level import are_probabilities
 from iknow.core.text import as_real
 from iknow.errors import InputError, LayerError, MissingExtraError
-from iknow.evaluation.comparison import OURS, Comparison
+from iknow.evaluation.comparison import OURS, WITH_VIEWS, Comparison
 from iknow.evaluation.peers import Observed, Peer, Softmax, default_peers
 from iknow.evaluation.perturbations import PERTURBATIONS, Perturbation
 from iknow.evaluation.risk import (
@@ -52,6 +52,7 @@ from iknow.models.inputs import as_numbers, cut_batches, take_rows
 from iknow.models.model import Model, observe_inputs
 from iknow.models.samples import as_labels, as_vector, encode
 from iknow.models.sklearn import SklearnModel
+from iknow.models.views import with_views
 from iknow.selection.validation import split_rows
 
 Pair = tuple[Any, Any]
@@ -68,6 +69,7 @@ def compare(
     coverages: Sequence[float] = (0.6, 0.75, 0.9),
     perturbations: Sequence[Perturbation] = PERTURBATIONS,
     peers: Sequence[Peer] | None = None,
+    views: Any = None,
     accuracy: float = 0.99,
     confidence: float = 0.95,
     random_state: int = 0,
@@ -84,6 +86,8 @@ def compare(
         coverages: Shares of clean data to assert.
         perturbations: What to do to the test data; see `iknow.evaluation.perturbations`.
         peers: Unfitted methods to compare with. Default: all that apply to the model.
+        views: Show in a row of its own what views would bring (`as_model`), such as "shift"; it
+            takes as many passes of the model more.
         accuracy: The accuracy to certify on what is asserted.
         confidence: Confidence of certificates and intervals.
         random_state: Seed for perturbations, splits and resampling.
@@ -102,19 +106,25 @@ def compare(
     fitting, _ = split_rows(len(held), random_state)
     held = held[fitting[~invalid[fitting]]]
     fitted = [peer.fit(known, held) for peer in (default_peers(known) if peers is None else peers)]
-    methods = (OURS, *(peer.name for peer in fitted))
+    ours = [classifier]
+    if views is not None:
+        ours.append(copy(classifier))
+        ours[1].plan_ = replace(ours[1].plan_, model=with_views(classifier.model_, views))
+        labeled = np.isfinite(classifier.selection_.accuracy)  # as it was tuned, with labels or not
+        ours[1].recertify(validation[0], validation[1] if labeled else None)
+    methods = (OURS, *[WITH_VIEWS] * (views is not None), *(peer.name for peer in fitted))
     if len(set(methods)) < len(methods):
         raise InputError(f"methods need different names; got {', '.join(methods)}")
 
     def score(name: str, X: Any, truth: Any, own: bool = False) -> Scored:
         observed, invalid = observer.observe(X)
-        level = getattr(classifier.assess(X, evidence=True), "level", None)
-        if level is None:
+        levels: list[Any] = [getattr(each.assess(X, evidence=True), "level", None) for each in ours]
+        if levels[0] is None:
             raise InputError(
                 "the classifier gives no levels, by which it is compared: tune it to a level, for "
                 "example by tune(X_val, y_val, coverage=0.75)"
             )
-        rows = [level, *(peer.score(observed) for peer in fitted)]
+        rows = [*levels, *(peer.score(observed) for peer in fitted)]
         right = np.zeros(len(observed), dtype=bool)
         if truth is not None:
             if len(truth) != len(observed):
@@ -132,12 +142,13 @@ def compare(
     if not isinstance(getattr(classifier, "rule", None), type):  # nothing of it is to be chosen
         return compared
     X, y = validation[0], as_vector(validation[1], "y")
-    own = copy(classifier).tune(take_rows(X, fitting), y[fitting], coverage=coverages[0])
-    goal = {"accuracy": accuracy, "confidence": confidence}
-    levels, wrong = own.assess(X).level, clean.wrong_of(0)
-    limit = certify_threshold(levels, wrong, **goal, random_state=random_state)
-    share = float((own.assess(test[0]).level >= limit).mean())
-    return replace(compared, certified=np.append(share, compared.certified[1:]))
+    goal: dict[str, Any] = {"accuracy": accuracy, "confidence": confidence}
+    certified, wrong = compared.certified.copy(), clean.wrong_of(0)
+    for i, each in enumerate(ours):
+        own = copy(each).tune(take_rows(X, fitting), y[fitting], coverage=coverages[0])
+        limit = certify_threshold(own.assess(X).level, wrong, **goal, random_state=random_state)
+        certified[i] = (own.assess(test[0]).level >= limit).mean()
+    return replace(compared, certified=certified)
 
 
 def _all_sets(

@@ -18,7 +18,7 @@ from iknow.core.text import name as shown_name
 from iknow.core.text import percent
 from iknow.evaluation.risk import RiskCoverage
 
-OURS, MARK = "iknow", "*"
+OURS, WITH_VIEWS, MARK = "iknow", "iknow, views", "*"
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,7 +28,7 @@ from iknow.core.calibration import Calibration
 from iknow.core.codes import NO_BELIEF
 from iknow.core.decision import Decision, decide
 from iknow.core.evidence import NO_EXEMPLAR, Evidence, believed, distances_for_and_against
-from iknow.core.level import Levels, confidence_of
+from iknow.core.level import Levels, log_odds
 from iknow.core.quorum import Weighed, weigh
 from iknow.core.robustness import Movement, find_robust_radii
 from iknow.core.rule import Rule, Stability, check_by_layer, reach_by_class
@@ -38,12 +38,15 @@ from iknow.core.text import as_whole, names, shown
 from iknow.errors import InputError
 from iknow.explain.answers import Answers, labels_of
 from iknow.explain.explanation import Explanation, explain_layer
+from iknow.explain.features import Measured
 from iknow.explain.later import about
-from iknow.explain.picture import Renderer, picture_at
+from iknow.explain.picture import Renderer, picture_at, take_sample
+from iknow.explain.voices import find_voices, find_weakest
 from iknow.locking import cached_property, unlocked_property
 
 BY_SAMPLE = (  # what differs between samples
-    "belief_codes", "scores", "invalid", "evidence", "decisions", "movements", "y_true", "index",
+    "belief_codes", "scores", "invalid", "evidence", "decisions", "movements", "over_views",
+    "measured", "y_true", "index",
 )  # fmt: skip
 KINDS = (
     "samples are picked by a position, a slice, positions or a mask, such as a[0], a[:100], "
@@ -69,8 +72,12 @@ class Assessment:
         movements: By layer, how far a change of the inputs can move the samples' points. If that is
             unknown, the layer is missing or its constant is inf.
         levels: The path that the neighborhoods lie on, if they do.
+        over_views: The confidence averaged over views of each sample, of shape (n,), if levels go
+            by that; None for that of the scores.
         least_confidence: Below it the model's own doubt makes a sample IMK; -inf for never.
         calibration: How likely a belief is right, if `tune` had labels to learn it from.
+        least_level: Where IK starts on that path; None if that is not known.
+        measured: What the layers measured, to say which features distances come from.
         y_true: The labels that came with the samples, of shape (n,), if a loader had any.
         index: The index of the data frame that held the samples, of length n, if one did.
 
@@ -90,8 +97,11 @@ class Assessment:
     decisions: Mapping[str, Decision] | None = None
     movements: Mapping[str, Movement] = field(default_factory=dict)
     levels: Levels | None = None
+    over_views: Floats | None = None
     least_confidence: float = -np.inf
     calibration: Calibration | None = None
+    least_level: float | None = None
+    measured: Measured | None = None
     y_true: Labels | None = None
     index: Any = None
 
@@ -177,7 +187,7 @@ class Assessment:
         """Mask of shape (n,) of the samples about which the model's own confidence is too low."""
         if self.least_confidence == -np.inf:
             return np.zeros(self.invalid.shape, dtype=bool)
-        return np.asarray(self._confidence < self.least_confidence)
+        return np.asarray(self.confidence < self.least_confidence)
 
     @unlocked_property
     def probability(self) -> Floats:
@@ -193,16 +203,18 @@ class Assessment:
                 "there are no probabilities: they take levels, as the default rule has them, and "
                 "labels to learn from: tune(X_val, y_val, ...)"
             )
-        path, said = self._said
-        level = np.where(self.invalid, 0.0, path.without_model(said))
-        confidence = self._confidence if path.hears_model else np.zeros(len(self))
+        level = np.where(self.invalid, 0.0, self._path.without_model(self.said))
+        confidence = self.confidence if self._path.hears_model else np.zeros(len(self))
         found = self.calibration.probability(level, confidence)
         return np.where(self.answered, found, np.nan)
 
     @unlocked_property
-    def _confidence(self) -> Floats:
+    def confidence(self) -> Floats:
+        """The model's confidence in beliefs as log-odds, (n,); over views if levels use any."""
+        if self.over_views is not None:
+            return self.over_views
         from_probabilities = self.levels is not None and self.levels.from_probabilities
-        return confidence_of(self.scores, self.belief_codes, from_probabilities)
+        return log_odds(self.scores, self.belief_codes, from_probabilities)
 
     @unlocked_property
     def level(self) -> Floats:
@@ -212,31 +224,38 @@ class Assessment:
         layer where that is smallest. Those at `selection_.level` or above are IK (with a
         certificate for each class, if their class may be known). 0 for an invalid sample.
         """
-        return np.where(self.invalid, 0.0, self._said[1].min(axis=1))
+        return np.where(self.invalid, 0.0, self.said.min(axis=1))
 
     @unlocked_property
     def layer_levels(self) -> Floats:
         """The level in each layer of `levels` alone, of shape (n, n_layers); 0 if invalid."""
-        path, said = self._said
-        return np.where(self.invalid[:, None], 0.0, path.by_layer(said))
+        return np.where(self.invalid[:, None], 0.0, self._path.by_layer(self.said))
 
     @unlocked_property
     def weakest(self) -> Labels:
-        """What holds each level down, of shape (n,), such as "clarity in hidden"."""
-        path, said = self._said
-        weakest: Labels = np.array(list(map(str, path.voices)), dtype=object)[said.argmin(axis=1)]
-        return weakest
+        """The voice that decides each assertion, of shape (n,), such as "clarity in hidden".
+
+        The one that says least: for IDK of nearness and familiarity, for an IMK by overlap of
+        clarity, by doubt the model's confidence, else of all.
+        """
+        voices: Labels = np.array(list(map(str, self._path.voices)), dtype=object)
+        return voices[find_weakest(self._path, self.said, self.reason)]
 
     @unlocked_property
-    def _said(self) -> tuple[Levels, Floats]:
-        """The path, and what each of its voices says, of shape (n, n_voices)."""
-        if (path := self.levels) is None:
+    def said(self) -> Floats:
+        """What each voice of `levels` says about each sample, of shape (n, n_voices)."""
+        path = self._path
+        contrasts = {layer: self._decided[layer].contrast for layer in path.layers}
+        return path.ranks(contrasts, self.confidence if path.hears_model else None)
+
+    @property
+    def _path(self) -> Levels:
+        if self.levels is None:
             raise InputError(
                 "these neighborhoods have no levels: tune a classifier with rule=RelativeBall, the "
                 "default, which chooses them along a path of levels"
             )
-        contrasts = {layer: self._decided[layer].contrast for layer in path.layers}
-        return path, path.ranks(contrasts, self._confidence if path.hears_model else None)
+        return self.levels
 
     @unlocked_property
     def own_exemplars(self) -> dict[str, Ints]:
@@ -300,13 +319,9 @@ class Assessment:
         kind = "given by layer, such as {'output': Ball(0.5)}"
         check_by_layer(neighborhoods, self.evidence, kind=kind)
         return replace(
-            self,
-            neighborhoods=neighborhoods,
-            decisions=None,
-            levels=None,
-            least_confidence=-np.inf,
-            calibration=None,
-        )
+            self, neighborhoods=neighborhoods, decisions=None,
+            levels=None, least_confidence=-np.inf, least_level=None, calibration=None,
+        )  # fmt: skip
 
     def only(self, layers: Sequence[str]) -> Assessment:
         """Assess the same predictions with some of the `layers`."""
@@ -387,7 +402,7 @@ class Assessment:
             reason=self.reason,
             justified=self.justification,
             level=None if levels is None else self.level,
-            weakest=None if levels is None else self._said[1].argmin(axis=1),
+            weakest=None if levels is None else find_weakest(levels, self.said, self.reason),
             probability=None if self.calibration is None else self.probability,
             voices=() if levels is None else tuple(map(str, levels.voices)),
             watched=watched,
@@ -457,16 +472,20 @@ class Assessment:
         i = as_whole(i, "i", position, -n, n - 1) % n
         one = self[i : i + 1]
         leveled, stability = one.levels is not None and not one.invalid[0], one.stability
+        voices, sample = find_voices(one), take_sample(samples, i)
+        layers = ((layer, tuple(v for v in voices if v.layer == layer)) for layer in one.evidence)
         return Explanation(
             index=i,
             belief=one.belief.tolist()[0],
             assertion=one.assertion[0],
             reason=one.reason[0],
-            layers=tuple(explain_layer(one, layer, training, renderer) for layer in one.evidence),
+            layers=tuple(explain_layer(one, *each, sample, training, renderer) for each in layers),
+            voices=voices,
             margin=float(one.margin[0]),
             stability=(int(stability.at_least[0]), bool(stability.exact[0])),
             changes=int(stability.changes[0]),
             level=float(one.level[0]) if leveled else None,
-            weakest=str(one.weakest[0]) if leveled else "",
+            least_level=one.least_level if leveled else None,
+            confidence=float(one.confidence[0]) if leveled else None,
             picture=picture_at(samples, i, renderer),
         )

@@ -17,11 +17,22 @@ from iknow.cards import COLORS, MEANINGS, badge, card, paragraphs, table, text
 from iknow.core.assertion import Assertion, Reason
 from iknow.core.codes import NO_BELIEF
 from iknow.core.evidence import NO_EXEMPLAR
+from iknow.core.level import CLARITY, CONFIDENCE, FAMILIARITY, NEARNESS
 from iknow.core.quorum import ONE, Quorum
 from iknow.core.rule import NO_REACH, reach_by_class
 from iknow.core.slack import Slack, find_slack
-from iknow.core.text import name
-from iknow.explain.picture import Picture, Renderer, picture_at, picture_to_html
+from iknow.core.text import name, shorten
+from iknow.explain.features import FeatureDifference
+from iknow.explain.picture import (
+    OF_TEXT,
+    Features,
+    Picture,
+    Renderer,
+    picture_at,
+    picture_to_html,
+    take_sample,
+)
+from iknow.explain.voices import Finding, find_deciding, tell_chance
 
 if TYPE_CHECKING:
     from iknow.explain.assessment import Assessment
@@ -35,10 +46,18 @@ SENTENCES = {  # "enough" is what the quorum asks for: one sample, unless it is 
     Reason.CONTRADICTION: "other classes have enough samples within reach, the believed class has "
     "not",
     Reason.INVALID: "an activation is not finite, or the model gives no answer",
-    Reason.UNCERTIFIED: "only the believed class has enough samples within reach, but beliefs in "
-    "it have no certified accuracy",
-    Reason.DOUBT: "only the believed class has enough samples within reach, but the model's own "
-    "confidence is below the threshold",
+    Reason.UNCERTIFIED: "all else speaks for IK, but beliefs in this class have no certified "
+    "accuracy",
+    Reason.DOUBT: "all else speaks for IK, but the model's own confidence is below the threshold",
+}
+LEAST_TOLD, MOST_TOLD = 0.05, 3  # features in a sentence: of the distance at least, and how many
+MOST_WORDS = 10
+LONGEST_LINE = 160  # characters of a text
+FAILED = {
+    NEARNESS: "no training sample of the believed class is near enough",
+    FAMILIARITY: "too little like it was seen in training",
+    CLARITY: "another class is too near",
+    CONFIDENCE: "the model itself is not sure enough",
 }
 
 
@@ -61,6 +80,13 @@ class Exemplar:
     def __str__(self) -> str:
         return f"#{self.row} ({name(self.label)}) at {self.distance:.4g}"
 
+    @property
+    def text(self) -> str:
+        """The sample if it is a text, shortened."""
+        if not isinstance(self.picture, Features) or self.picture.names != OF_TEXT:
+            return ""
+        return shorten(str(self.picture.values[0]), LONGEST_LINE)
+
 
 @dataclass(frozen=True)
 class LayerExplanation:
@@ -73,10 +99,13 @@ class LayerExplanation:
         samples_against: Likewise of another class, the first to complete its quorum.
         quorum: How many samples the belief and another class need within reach.
         reach: How far the rule reaches; None for not at all.
-        reach_against: How far it extends for the class of `samples_against`.
         support: Labels of the classes with enough samples within reach.
         margin: How far the layer is from no longer supporting the belief alone, or from doing so.
-        slack: Which change of its radius would turn the assertion.
+        slack: Which change of its radius would turn the assertion; None where voices speak.
+        voices: What the voices find in this layer; none for a rule without levels.
+        features: Those that matter most, of the sample and of the samples named; none where the
+            layer's features say nothing to a person.
+        unknown_words: Those of a text that training never had, if the text was given.
     """
 
     layer: str
@@ -84,44 +113,71 @@ class LayerExplanation:
     samples_against: tuple[Exemplar, ...]
     quorum: Quorum
     reach: float | None
-    reach_against: float | None
     support: tuple[Any, ...]
     margin: float
     slack: Slack | None
-
-    @property
-    def extent(self) -> str:
-        """The reach in words, and another class's where it differs."""
-        if self.reach is None:
-            return "reach none"
-        other = self.reach_against
-        further = "" if other in (None, self.reach) else f", {other:.4g} against"
-        return f"reach {self.reach:.4g}{further}"
+    voices: tuple[Finding, ...] = ()
+    features: tuple[FeatureDifference, ...] = ()
+    unknown_words: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        support = ", ".join(map(name, self.support)) or "nothing"
-        return (
-            f"{name(self.layer)}: {self.extent}, support {{{support}}}, margin {self.margin:.4g}\n"
-            f"  for      {listed(self.samples_for, self.quorum[0])}\n"
-            f"  against  {listed(self.samples_against, self.quorum[1])}"
-            + ("" if self.slack is None else f"\n  turns    {self.slack}")
+        return "\n".join(
+            [
+                f"{name(self.layer)}: {'; '.join(self.findings)}",
+                *_lines("for", self.samples_for, self.quorum[0]),
+                *_lines("against", self.samples_against, self.quorum[1]),
+                *self._feature_lines(),
+            ]
         )
 
     @property
+    def feature_headings(self) -> tuple[str, ...]:
+        """The titles of the columns of `features`."""
+        exemplars = (*self.samples_for, *self.samples_against)
+        rows = (f"#{each.row} ({name(each.label)})" for each in exemplars)
+        return ("feature", "here", *rows, "of the distance")
+
+    def _feature_lines(self) -> list[str]:
+        """The features as a table in text."""
+        if not self.features:
+            return []
+        cells = [self.feature_headings, *(each.cells for each in self.features)]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        return ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in cells]
+
+    @property
+    def strange(self) -> str:
+        """What of the sample is unlike training, in words; empty if that is not known."""
+        if self.unknown_words:
+            words = ", ".join(map(name, self.unknown_words[:MOST_WORDS]))
+            return f"Never seen in training: {words}"
+        most = [each for each in self.features if each.unseen or each.share >= LEAST_TOLD]
+        if not most:
+            return ""
+        deciding = (self.samples_for or self.samples_against)[-1 if self.samples_for else 0]
+        return f"Of the distance to #{deciding.row}: {', '.join(map(str, most[:MOST_TOLD]))}"
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """What its voices find, or what is within reach and what another radius would find."""
+        if self.voices:
+            return tuple(map(str, self.voices))
+        return (self.finding, *([] if self.slack is None else [str(self.slack)]))
+
+    @property
     def finding(self) -> str:
-        """What the layer finds, in words."""
+        """What is within reach, in words."""
         reach = "reach" if self.reach is None else f"the reach {self.reach:.4g}"
         nothing = "no training sample" if self.quorum == ONE else "too few samples of any class"
-        found = " and ".join(map(name, self.support)) or nothing
-        finding = f"{name(self.layer)} finds {found} within {reach}"
-        if self.support:
-            return finding
-        if self.reach is None and self.samples_for:
-            # Some rules have no reach where the believed class is far, however near another is.
-            return f"{finding}; nearest of the belief: {listed(self.samples_for, self.quorum[0])}"
+        return f"{' and '.join(map(name, self.support)) or nothing} within {reach}"
+
+    @property
+    def summary(self) -> str:
+        """The same as a part of a sentence, with the nearest sample if none is within reach."""
         exemplars = (*self.samples_for, *self.samples_against)
         nearest = min(exemplars, default=None, key=lambda each: each.distance)
-        return finding if nearest is None else f"{finding}; the nearest is {nearest}"
+        missed = "" if self.support or nearest is None else f"; the nearest is {nearest}"
+        return f"{name(self.layer)} finds {self.finding}{missed}"
 
 
 @dataclass(frozen=True)
@@ -134,12 +190,14 @@ class Explanation:
         assertion: IK, IMK or IDK.
         reason: Why.
         layers: What each layer says.
+        voices: What all voices find, the model's confidence last; none for rules without levels.
         margin: The smallest margin of the layers.
         stability: The least number of training samples you must remove for an IK to be lost, and
             whether it is exact.
         changes: How many training samples may be added, removed or relabeled with the IK kept.
         level: How ordinary the prediction is, from 0 to 1; None without levels.
-        weakest: What holds the level down, such as "clarity in hidden".
+        least_level: Where IK starts; None likewise.
+        confidence: That of the model, as log-odds; None likewise.
         picture: What the sample looks like, if you gave the samples.
     """
 
@@ -148,24 +206,40 @@ class Explanation:
     assertion: Assertion
     reason: Reason
     layers: tuple[LayerExplanation, ...]
+    voices: tuple[Finding, ...]
     margin: float
     stability: tuple[int, bool]
     changes: int = 0
     level: float | None = None
-    weakest: str = ""
+    least_level: float | None = None
+    confidence: float | None = None
     picture: Picture | None = None
 
     @property
+    def deciding(self) -> Finding | None:
+        """What the voice finds that decides; None if none does."""
+        return find_deciding(self.voices, self.reason)
+
+    @property
     def sentence(self) -> str:
-        """The reason with what the layers found, as a sentence."""
+        """The reason with what it rests on, as a sentence."""
+        if (voice := self.deciding) is not None:
+            said, part = "every voice agrees", "is closest to failing"
+            if not voice.holds:
+                said, part = FAILED[voice.voice], "decides"
+            strange = [e.strange for e in self.layers if e.layer == voice.layer and not voice.holds]
+            told = "".join(f". {each}" for each in strange if each)
+            others = [v.title for v in self.voices if not v.holds and v != voice]
+            more = f". Failing too: {', '.join(others)}" if others else ""
+            return f"{said} ({voice.title} {part}): {voice.fact}{told}{more}"
         layers = self.layers
         if self.reason == Reason.OVERLAP:
             layers = tuple(layer for layer in layers if len(layer.support) > 1)
         elif self.reason == Reason.EXTRAPOLATION:
             layers = tuple(layer for layer in layers if not layer.support)
-        elif self.reason == Reason.INVALID:
+        elif self.reason == Reason.INVALID or self.voices:
             layers = ()
-        findings = "; ".join(layer.finding for layer in layers)
+        findings = "; ".join(layer.summary for layer in layers)
         return f"{SENTENCES[self.reason]}{': ' if findings else ''}{findings}"
 
     @property
@@ -184,11 +258,12 @@ class Explanation:
 
     @property
     def standing(self) -> str:
-        """The level, and what holds it down, in words; nothing without levels."""
-        if self.level is None:
+        """The level, where IK starts, and the model's probability; nothing without levels."""
+        if self.level is None or self.confidence is None:
             return ""
-        held = f", held down by {name(self.weakest)}" if self.level < 1 else ""
-        return f"level {self.level:.2g}{held}"
+        start = "" if self.least_level is None else f" (IK from {self.least_level:.2g} on)"
+        chance = tell_chance(self.confidence)
+        return f"level {self.level:.2g}{start}, the model's probability {chance}"
 
     def __str__(self) -> str:
         belief = "no belief" if self.belief is None else f"belief {name(self.belief)}"
@@ -201,7 +276,6 @@ class Explanation:
     def _repr_html_(self) -> str:
         belief = "none" if self.belief is None else text(self.belief)
         sample = "" if self.picture is None else picture_to_html(self.picture)
-        headings = ("layer", "for", "against", "within reach", "turns")
         foundation = self.foundation if self.assertion == Assertion.IK else ""
         said = [f"{_capital(each)}." for each in (self.standing, foundation) if each]
         return card(
@@ -209,11 +283,21 @@ class Explanation:
             f"<b>{belief}</b></div>",
             f'<p style="margin:8px 0">{escape(_capital(self.sentence))}.</p>',
             f'<div style="display:flex;flex-wrap:wrap;gap:8px 32px"><div>{sample}</div>',
-            table(headings, map(_layer_row, self.layers)),
+            table(("layer", "for", "against", "finds"), map(_layer_row, self.layers)),
             "</div>",
+            *(_feature_table(each) for each in self.layers if each.features),
             paragraphs(said),
             color=COLORS[self.assertion],
         )
+
+
+def _lines(title: str, exemplars: Sequence[Exemplar], needed: int) -> list[str]:
+    """Exemplars in a line; texts in a line each."""
+    texts = [each.text for each in exemplars]
+    if not any(texts):
+        return [f"  {title:7}  {listed(exemplars, needed)}"]
+    lines = zip(exemplars, texts, strict=True)
+    return [f"  {title}", *(f"    {each}: {text}" for each, text in lines)]
 
 
 def listed(exemplars: Sequence[Exemplar], needed: int) -> str:
@@ -223,9 +307,17 @@ def listed(exemplars: Sequence[Exemplar], needed: int) -> str:
 
 
 def explain_layer(
-    one: Assessment, layer: str, training: Any, renderer: Renderer | None
+    one: Assessment,
+    layer: str,
+    voices: tuple[Finding, ...],
+    sample: Any,
+    training: Any,
+    renderer: Renderer | None,
 ) -> LayerExplanation:
-    """What a layer says about the one sample of `one`. training: samples by row, for pictures."""
+    """What a layer says about the one sample of `one`.
+
+    voices: what they find in it. sample: as it came. training: the same by row. None if not given.
+    """
     evidence, weighed = one.evidence[layer], one.weighed[layer]
     rule, labels = one.neighborhoods[layer], one.classes.tolist()
     belief, ranked, rows = int(one.belief_codes[0]), evidence.distances[0], evidence.rows[0]
@@ -251,18 +343,29 @@ def explain_layer(
     elsewhere = [mask for name, mask in one.supports.items() if name != layer]
     needed, contradicting = rule.quorum
     knowable = () if one.never_known[0] else None
+    samples_for = () if belief == NO_BELIEF else exemplars(belief, needed)
+    samples_against = () if against is None else exemplars(against, contradicting)
+    features: tuple[FeatureDifference, ...] = ()
+    unknown: tuple[str, ...] = ()
+    if one.measured is not None and valid:
+        shown = [each.row for each in (*samples_for, *samples_against)]
+        raw = [sample, *(take_sample(training, row) for row in shown)]
+        features = one.measured.compare(layer, shown, max(len(samples_for) - 1, 0), raw)
+        unknown = one.measured.find_unknown(sample)
     return LayerExplanation(
         layer=layer,
-        samples_for=() if belief == NO_BELIEF else exemplars(belief, needed),
-        samples_against=() if against is None else exemplars(against, contradicting),
+        samples_for=samples_for,
+        samples_against=samples_against,
         quorum=rule.quorum,
         reach=reach if extends else None,
-        reach_against=float(reaches[against]) if extends and against is not None else None,
         support=tuple(labels[code] for code in np.flatnonzero(one.supports[layer][0])),
         margin=float(one.layer_margins[layer][0]),
         slack=find_slack(weighed, rule, elsewhere, belief, knowable)
-        if valid and belief != NO_BELIEF
+        if valid and belief != NO_BELIEF and not voices
         else None,
+        voices=voices,
+        features=features,
+        unknown_words=unknown,
     )
 
 
@@ -271,9 +374,18 @@ def _layer_row(layer: LayerExplanation) -> tuple[str, ...]:
         text(layer.layer),
         _exemplars(layer.samples_for, layer.quorum[0]),
         _exemplars(layer.samples_against, layer.quorum[1]),
-        f"{escape(', '.join(map(name, layer.support)) or 'nothing')}<br>{layer.extent}",
-        "" if layer.slack is None else escape(str(layer.slack)),
+        "<br>".join(map(escape, layer.findings)),
     )
+
+
+def _feature_table(layer: LayerExplanation) -> str:
+    """The features that matter, what is marked in bold."""
+    rows = []
+    for each in layer.features:
+        title, here, *cells, share = map(text, each.cells)
+        bold = (f"<b>{c[:-1]}</b>" if m else c for c, m in zip(cells, each.marked, strict=True))
+        rows.append((title, here, *bold, share))
+    return f'<div style="overflow-x:auto">{table(layer.feature_headings, rows, "8px 0 0")}</div>'
 
 
 def _exemplars(exemplars: Sequence[Exemplar], needed: int) -> str:

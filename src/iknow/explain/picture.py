@@ -20,6 +20,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from iknow.errors import InputError
 
 MOST_FEATURES = 256  # values of a sample that are shown as numbers
 LONGEST_TEXT = 600  # characters of a sample that is a text
+OF_TEXT = ("text",)  # the names of the features of a text
 SERIES_COLORS = ("#0063a6", "#a83279", "#4aa8e0", "#777777")
 WIDTH, HEIGHT = 180, 72  # of a drawn series
 FEATURES_SHOWN = 12  # in a notebook
@@ -152,13 +154,15 @@ def picture_of(sample: Any, renderer: Renderer | None = None) -> Picture:
 
 
 def take_sample(samples: Any, row: int) -> Any:
-    """One sample of an array, a sequence, a pandas table or a mapping by row; None if missing."""
+    """One sample of an array, sequence, table, dataset or mapping by row; None if it is missing."""
     try:
         if isinstance(samples, Mapping):
             return samples.get(row)
         if row < 0:
             return None
         sample = samples.iloc[row] if hasattr(samples, "iloc") else samples[row]
+        if isinstance(sample, tuple) and sample and not isinstance(sample[0], str | Number):
+            sample = sample[0]  # a dataset gives its label too
         return sample.toarray().ravel() if hasattr(sample, "toarray") else sample
     except Exception:  # a user's object may raise anything
         return None
@@ -172,7 +176,7 @@ def picture_at(samples: Any, row: int, renderer: Renderer | None) -> Picture | N
 
 def _by_shape(sample: Any) -> Picture:
     if isinstance(sample, str):
-        return Features((name(sample, LONGEST_TEXT),), ("text",))
+        return Features((name(sample, LONGEST_TEXT),), OF_TEXT)
     if hasattr(sample, "index") and hasattr(sample, "to_numpy"):  # a row of a pandas table
         return as_features([str(name) for name in sample.index])(sample)
     shape = np.shape(sample)

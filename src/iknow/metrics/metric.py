@@ -38,8 +38,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from iknow.core.arrays import Floats
-from iknow.core.rule import replaced_methods, speaks_for
+from iknow.core.arrays import Floats, Ints
+from iknow.core.rule import promise_of, replaced_methods, speaks_for
 from iknow.core.text import as_real, shown
 from iknow.errors import InputError, LayerError
 from iknow.metrics.lipschitz import FLOAT32_ROUNDING, FLOAT64_ROUNDING, ROUND_UP, as_matrix
@@ -79,6 +79,14 @@ class Metric(ABC):
     def restore(self, points: Any) -> Any:
         """Return the activations behind `points` as far as rounding allows; None if unknown."""
         return None
+
+    def features_of(self, width: int) -> Ints | None:
+        """Return the feature behind each coordinate of points of this `width`; None if it mixes."""
+        return None
+
+    def unseen(self, activations: Any) -> list[dict[int, str]]:
+        """Return for each of `activations` what training never had, in words by feature."""
+        return [{} for _ in activations]
 
     @abstractmethod
     def expansion(self, n_features: int) -> float:
@@ -198,8 +206,24 @@ def metric_from_dict(record: Mapping[str, Any], arrays: Mapping[str, Any] | None
         raise InputError(f"a {name} metric cannot be made of {shown(record)}: {error}") from error
 
 
+def contributions(metric: Metric, point: Any, others: Any) -> Floats | None:
+    """What each feature adds to the p-th power of the distance from a point to m others.
+
+    point: of shape (width,). others: of shape (m, width). Of shape (m, n_features); None if a
+    coordinate mixes features, or no sum is behind the distance.
+    """
+    owners = promise_of(metric, "features_of", "transform")(len(point))
+    if owners is None or not 0 < metric.p < math.inf:
+        return None
+    powers = np.abs(np.subtract(others, point, dtype=np.float64)) ** metric.p
+    return np.stack([np.bincount(owners, row) for row in powers])
+
+
 class _AsItIs(Metric):
     """A metric that measures the activations themselves."""
+
+    def features_of(self, width: int) -> Ints | None:
+        return np.arange(width)
 
     def transform(self, activations: Any) -> Any:
         return np.asarray(activations)
@@ -274,6 +298,9 @@ class Cosine(Metric):
 
     p = 2.0
     jumps_at = 2.0
+
+    def features_of(self, width: int) -> Ints | None:
+        return np.arange(width)
 
     def transform(self, activations: Any) -> Any:
         def directions(values: Floats) -> Floats:

@@ -80,7 +80,7 @@ from typing import Any
 
 import numpy as np
 
-from iknow.core.arrays import Floats
+from iknow.core.arrays import Floats, Ints
 from iknow.errors import InputError
 from iknow.metrics.lipschitz import (
     FLOAT32_ROUNDING,
@@ -158,6 +158,9 @@ class Scaled(Metric):
 
     def restore(self, points: Any) -> Any:
         return in_parts(lambda part: part * self.scale + self.center, points, len(self.center))
+
+    def features_of(self, width: int) -> Ints | None:
+        return np.arange(width)
 
     def expansion(self, n_features: int) -> float:
         check_fitted(self)
@@ -290,7 +293,43 @@ class Table(Metric):
         return np.hstack([scaled, gaps, categories])
 
     def restore(self, points: Any) -> Any:
-        return None  # a gap is no number
+        """Return values and flags; of a category beyond the most frequent ones the code is -1."""
+        values, gaps, categories = np.split(
+            points, (len(self.center), 2 * len(self.center)), axis=1
+        )
+        flags = np.where(gaps > 0, A_GAP, A_CATEGORY * (self.kind == CATEGORIES))
+        values = np.where(flags == 0, values * self.scale + self.center, 0.0)
+        codes = np.full(values.shape, -1.0)
+        rows, places = np.nonzero(categories)
+        found = self._placed[places]
+        codes[rows, self.owners[found].astype(np.int64)] = self.codes[found]
+        return np.hstack([np.where(flags == A_CATEGORY, codes, values), flags])
+
+    def features_of(self, width: int) -> Ints | None:
+        columns, placed = np.arange(len(self.center)), self._placed
+        return np.concatenate([columns, columns, self.owners[placed].astype(np.int64)])
+
+    @property
+    def _placed(self) -> Ints:
+        """The categories that have a dimension, in the order of these."""
+        kept = np.flatnonzero(self.places >= 0)
+        return np.asarray(kept[np.argsort(self.places[kept])])
+
+    def unseen(self, activations: Any) -> list[dict[int, str]]:
+        values, flags = np.split(np.asarray(activations, dtype=np.float64), 2, axis=1)
+        points, d = self.transform(np.hstack([values, flags])), len(self.center)
+        is_new = points[:, :d] == self.new
+        of_categories = self.kind == CATEGORIES
+        found = [
+            ("a category never seen in training", is_new & (flags == A_CATEGORY) & of_categories),
+            ("text where training has numbers", is_new & (flags == A_CATEGORY) & ~of_categories),
+            ("a number where training has categories", is_new & (flags == 0) & of_categories),
+            ("never missing in training", points[:, d : 2 * d] > 1),
+        ]
+        return [
+            {int(j): words for words, mask in found for j in np.flatnonzero(mask[i])}
+            for i in range(len(values))
+        ]
 
     def expansion(self, n_features: int) -> float:
         return math.inf

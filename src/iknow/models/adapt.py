@@ -14,14 +14,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
+from sklearn.utils import get_tags
 
 from iknow.core.text import shown
 from iknow.errors import InputError, MissingExtraError
 from iknow.locking import unforked
 from iknow.models.inputs import as_dense, own_copy, take_rows
 from iknow.models.model import Model
+from iknow.models.views import read_views, with_views
 
-OPTIONS = ("pool", "scores", "embed")
+OPTIONS = ("pool", "scores", "embed", "views")
 """How to read a model; see `as_model`."""
 
 
@@ -45,6 +47,17 @@ def is_estimator(model: Any) -> bool:
     """Whether a model is an instance of a scikit-learn classifier."""
     is_instance = not isinstance(model, type) and not is_catboost(model)
     return is_instance and hasattr(model, "predict") and hasattr(model, "get_params")
+
+
+def check_classifier(model: Any) -> None:
+    """Refuse an estimator that says itself that it is something else, such as a regressor."""
+    tags = get_tags(model) if hasattr(model, "__sklearn_tags__") else None
+    kind = getattr(tags, "estimator_type", None) or getattr(model, "_estimator_type", None)
+    if kind not in (None, "classifier"):
+        raise InputError(
+            f"{type(model).__name__} is no classifier (its type is {kind!r}), and IK is said about "
+            "classes: pass a classifier, for example of ranges of the number to predict"
+        )
 
 
 def is_catboost(model: Any) -> bool:
@@ -86,7 +99,13 @@ KINDS = (
 
 
 def as_model(
-    model: Any, *, pool: Any = None, scores: Any = None, embed: Any = None, device: Any = None
+    model: Any,
+    *,
+    pool: Any = None,
+    scores: Any = None,
+    embed: Any = None,
+    views: Any = None,
+    device: Any = None,
 ) -> Model:
     """The adapter for the user's model; a `Model` as it is.
 
@@ -103,13 +122,16 @@ def as_model(
             second class, alone or with its output, ("risk", "logit").
         embed: For a plain function: a function of the same batch that returns the activations to
             find support in, of shape (n, n_features), or several in a dict by name.
+        views: For images: changes that leave an image what it is, over which the confidence is
+            averaged (`iknow.models.views`): "shift", four passes of the model more for each sample,
+            "mirror", one more, or functions of a batch that return a changed one.
         device: Where an ONNX model runs: "cuda", "cuda:1", "mps" or "cpu".
 
     Examples:
         >>> type(as_model(trained)).__name__
         'SklearnModel'
     """
-    given = {"pool": pool, "scores": scores, "embed": embed, "device": device}
+    given = {"pool": pool, "scores": scores, "embed": embed, "views": views, "device": device}
     given = {name: value for name, value in given.items() if value is not None}
     kind = next((each for each in KINDS if each.recognizes(model)), None)
     if kind is None and hasattr(model, "observe") and not isinstance(model, type):
@@ -124,10 +146,15 @@ def as_model(
             "an iknow Model (iknow.models.PrecomputedModel takes the outputs of any other "
             f"framework); got {shown(model)} of type {type(model).__name__}"
         )
-    if refused := [name for name in OPTIONS if name in given and name not in kind.takes]:
+    takes = (*kind.takes, "views")
+    if refused := [name for name in OPTIONS if name in given and name not in takes]:
         raise InputError(f"{refused[0]}= does not apply to {kind.name}: leave it out")
     if isinstance(model, Model):
-        return model
+        if views is None:
+            return model
+        viewed = with_views(model, views)
+        viewed.options = {**model.options, "views": views}
+        return viewed
     module, _, name = kind.adapter.partition(".")
     try:
         with unforked():  # only users of a framework load it
@@ -138,6 +165,7 @@ def as_model(
         raise MissingExtraError(f"reading {kind.name}", kind.extra) from error
     found: Model = adapter(model, **{name: given[name] for name in kind.takes if name in given})
     found.source, found.knows_columns = model, is_estimator(model)
+    found.views = read_views(() if views is None else views)
     found.options = {name: given[name] for name in OPTIONS if name in given}
     return found
 
@@ -150,6 +178,7 @@ def is_to_be_trained(model: Any, inputs: Any) -> bool:
     """
     if not is_estimator(model) or isinstance(model, FrozenEstimator) or not hasattr(model, "fit"):
         return False
+    check_classifier(model)
     labels = getattr(model, "classes_", None)
     if labels is None or np.size(labels) == 0:
         return True

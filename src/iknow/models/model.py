@@ -15,7 +15,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -38,6 +38,7 @@ from iknow.models.inputs import (
     cut_batches,
     fill_strange,
     find_kinds,
+    is_sparse,
     take_rows,
 )
 from iknow.pages import SHARE, free_memory
@@ -107,6 +108,8 @@ class Observation:
         invalid: Mask of shape (n,) of the inputs without a belief or with non-finite activations.
         unseen: The share of categories or words that training never saw, of shape (n,); None if the
             model does not know.
+        views: By kind, what the model says about changed copies of the inputs (see
+            `iknow.models.views`); nothing but what was asked for, and not of a part or a whole.
     """
 
     scores: Floats
@@ -114,6 +117,7 @@ class Observation:
     activations: Mapping[str, Floats32]
     invalid: Bools
     unseen: Floats | None = None
+    views: Mapping[str, Sequence[Observation]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -151,7 +155,9 @@ class Model(ABC):
     source: Any = None
     """What `as_model` was given."""
     options: Mapping[str, Any] = MappingProxyType({})
-    """How `as_model` was told to read it: `pool`, `scores` and `embed`, those that were given."""
+    """How `as_model` was told to read it: `pool`, `scores`, `embed` and `views`, if given."""
+    views: Mapping[str, Sequence[Callable[[Any], Any]]] = MappingProxyType({})
+    """What makes the views that its confidence may be averaged over, by kind."""
     knows_columns = False
     """Whether it is a scikit-learn classifier, which knows the number and names of its features."""
 
@@ -180,6 +186,14 @@ class Model(ABC):
         """Return what a `layer` that the user names is to the model."""
         names: dict[str, Role] = {"input": "input", "output": "output", LEAVES: "leaves"}
         return names.get(layer, "hidden")
+
+    def feature_names(self, layer: str) -> Sequence[str] | None:
+        """Return the names of the features of a `layer`, if they have any."""
+        return None
+
+    def unknown_words(self, text: str) -> list[str]:
+        """Return the words of a `text` that training never had, as far as that is known."""
+        return []
 
     @abstractmethod
     def observe(self, batch: Any, layers: Sequence[str]) -> Observation:
@@ -432,9 +446,12 @@ def refusing(
         parts = []
         for key, values in arrays.items():
             dtype = f" and dtype {values.dtype}" if hasattr(values, "dtype") else ""
-            parts.append(f"{key} of shape {(*np.shape(values),)}{dtype}".strip())
+            rows = hasattr(values, "shape") or is_sparse(values)
+            shape = f"shape {(*np.shape(values),)}" if rows else f"{count_samples(values)} samples"
+            parts.append(f"{key} of {shape}{dtype}".strip())
+        said = str(error).partition("\nStack trace:")[0]  # xgboost's
         raise RefusedError(
-            f"{name} failed on a batch {', '.join(parts)}: {type(error).__name__}: {error}"
+            f"{name} failed on a batch {', '.join(parts)}: {type(error).__name__}: {said}"
         ) from error
 
 

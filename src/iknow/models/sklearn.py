@@ -48,12 +48,13 @@ from sklearn.utils import get_tags
 from iknow.core.arrays import Floats, Ints, Labels
 from iknow.core.codes import UNKNOWN, positions_of
 from iknow.core.robustness import Sensitivity
-from iknow.core.text import names, shown
+from iknow.core.text import shown
 from iknow.errors import InputError, LayerError
 from iknow.metrics.lipschitz import ACTIVATIONS, sensitivity_of, unwrap
 from iknow.metrics.metric import LEAVES
 from iknow.metrics.table import A_CATEGORY, A_GAP
-from iknow.models.adapt import has_base, is_catboost
+from iknow.models.adapt import check_classifier, has_base, is_catboost
+from iknow.models.differences import compare_columns
 from iknow.models.inputs import (
     Sizes,
     as_array,
@@ -82,6 +83,7 @@ TABLE = "table"
 SINGLE = ("BaseDecisionTree", "BaseForest", "BaseGradientBoosting")
 SEVERAL = ("BaseBagging", "BaseWeightBoosting")  # of any classifiers
 MOST_LEAVES = 1 << 24  # activations are float32, which holds all integers up to here
+MOST_NAMES = 100_000
 MICROSECONDS_IN_DAY = 86_400e6
 
 CONTAINERS = ("DMatrix", "QuantileDMatrix", "Dataset", "Pool")
@@ -108,6 +110,7 @@ class SklearnModel(Model):
     def __init__(self, estimator: Any) -> None:
         while isinstance(estimator, FrozenEstimator):
             estimator = estimator.estimator
+        check_classifier(estimator)
         estimator = as_classifier(estimator)
         kind = type(estimator).__name__
         if not hasattr(estimator, "classes_"):
@@ -124,7 +127,7 @@ class SklearnModel(Model):
         labels = np.asarray(classes).tolist()
         if len(set(labels)) < len(labels):
             raise InputError(f"classes_ of {kind} must name each class once; got {labels[:10]}")
-        self.estimator = estimator
+        self.estimator, self.categories = estimator, dict[float, str]()
         outer, self.final = unwrap(estimator)
         given = [name for name, step in outer if step != "passthrough"]
         self._last_step = given[-1] if given else None
@@ -142,7 +145,8 @@ class SklearnModel(Model):
         if TABLE not in names:
             names.append(TABLE)
         # Numbers alone, which an imputer could make of gaps.
-        self._fills_gaps = bool(self.steps) and takes_gaps(self.estimator)
+        self.takes_gaps = takes_gaps(self.estimator)
+        self._fills_gaps = bool(self.steps) and self.takes_gaps
 
     @property
     def classes(self) -> Labels:
@@ -181,6 +185,27 @@ class SklearnModel(Model):
             return "input"
         own: dict[str, Role] = {LEAVES: "leaves", TABLE: "table"}
         return own.get(layer, "hidden" if layer.startswith("hidden") else "output")
+
+    def feature_names(self, layer: str) -> Sequence[str] | None:
+        names: Any = getattr(self.estimator, "feature_names_in_", None)
+        if layer in ("input", TABLE):
+            return None if names is None else [str(each) for each in names]
+        for name, step in self.steps:
+            if step != "passthrough":
+                try:
+                    names = step.get_feature_names_out(names)
+                except Exception:  # a step may have no names, or not for these
+                    return None
+            if name == layer:
+                return [str(each) for each in names]
+        return None
+
+    def unknown_words(self, text: str) -> list[str]:
+        first: Any = self.steps[0][1] if self.steps else None
+        if not hasattr(first, "build_analyzer") or not hasattr(first, "vocabulary_"):
+            return []
+        words = dict.fromkeys(first.build_analyzer()(text))
+        return [word for word in words if word not in first.vocabulary_]
 
     def _measures(self, layer: str, batch: Any) -> bool:
         """Whether a layer holds numbers about a batch, and none is missing."""
@@ -255,7 +280,7 @@ class SklearnModel(Model):
     def _activations(self, batch: Any, layers: Sequence[str]) -> dict[str, Any]:
         found = {"input": _layer_numbers(batch)} if "input" in layers else {}
         if TABLE in layers and TABLE not in dict(self.steps):
-            found[TABLE] = find_table(batch)
+            found[TABLE] = find_table(batch, self.categories)
         if set(layers) <= set(found):
             return {layer: found[layer] for layer in layers}
         inside = own_copy(batch)
@@ -286,8 +311,12 @@ def takes_gaps(classifier: Any) -> bool:
     return leaf_finder(classifier) is not None or (tags is not None and tags.input_tags.allow_nan)
 
 
-def find_table(batch: Any) -> Floats:
-    """The values of n samples and their flags, of shape (n, 2 * n_columns); see `Table`."""
+def find_table(batch: Any, names: dict[float, str] | None = None) -> Floats:
+    """The values of n samples and their flags, of shape (n, 2 * n_columns); see `Table`.
+
+    names: takes the names of the categories by their codes, up to `MOST_NAMES`.
+    """
+    names = {} if names is None else names
     if hasattr(batch, "iloc"):
         columns = [batch.iloc[:, j] for j in range(batch.shape[1])]
     else:
@@ -295,7 +324,7 @@ def find_table(batch: Any) -> Floats:
         columns = list(table.reshape(len(table), -1).T)
     if not columns:
         raise LayerError(f"there are no columns, so there is no layer {TABLE!r}")
-    found = [_read_column(column) for column in columns]
+    found = [_read_column(column, names) for column in columns]
     return np.column_stack([*(values for values, _ in found), *(flags for _, flags in found)])
 
 
@@ -306,7 +335,7 @@ def has_flags(batch: Any) -> bool:
     return bool(find_table(batch)[:, np.shape(batch)[1] :].any())
 
 
-def _read_column(column: Any) -> tuple[Floats, Floats]:
+def _read_column(column: Any, names: dict[float, str]) -> tuple[Floats, Floats]:
     """The values of a column and their flags, both of shape (n,)."""
     kind = getattr(column.dtype, "kind", "O")
     if kind in "mM":  # dates and time spans, in days
@@ -318,7 +347,7 @@ def _read_column(column: Any) -> tuple[Floats, Floats]:
         values = as_numbers(column, f"the layer {TABLE!r}", LayerError).astype(np.float64)
         return np.where(np.isnan(values), 0.0, values), np.isnan(values) * A_GAP
     try:
-        return _read_objects(column)
+        return _read_objects(column, names)
     except Exception as error:  # whatever they are, they may raise anything
         raise LayerError(
             f"a column holds what is neither a number nor a category ({type(error).__name__}), so "
@@ -326,7 +355,7 @@ def _read_column(column: Any) -> tuple[Floats, Floats]:
         ) from error
 
 
-def _read_objects(column: Any) -> tuple[Floats, Floats]:
+def _read_objects(column: Any, names: dict[float, str]) -> tuple[Floats, Floats]:
     if hasattr(column, "factorize"):
         places, distinct = column.factorize(use_na_sentinel=False)
     else:
@@ -342,6 +371,8 @@ def _read_objects(column: Any) -> tuple[Floats, Floats]:
             values[i] = as_numbers([value], "a value")[0]
         else:
             values[i], flags[i] = code_of(value), A_CATEGORY
+            if len(names) < MOST_NAMES:
+                names[values[i]] = str(value)
     return values[places], flags[places]
 
 
@@ -487,11 +518,9 @@ def check_boosted(classifier: Any, inputs: Any) -> None:
     made_up = [[f"{stem}{i}" for i in range(len(trained))] for stem in ("", "Column_")]
     # lightgbm writes underscores for spaces.
     found, wanted = ([str(name).replace(" ", "_") for name in x] for x in (inputs.columns, trained))
-    if list(trained) not in made_up and found != wanted:
-        raise InputError(
-            "the columns of X must be those that the model was trained with, in the same order: "
-            f"expected {names(wanted)}; got {names(found)}. Select them by name, X[[...]]"
-        )
+    told = compare_columns(found, wanted, "select them by name, X[[...]]")
+    if told and list(trained) not in made_up:
+        raise InputError(told)
 
 
 def leaf_finder(classifier: Any) -> Any:

@@ -121,6 +121,7 @@ def make_report(
         "trueClasses": None if report is None else names,
         "layers": layers,
         "voices": list(map(name, part.answers.voices)),  # as the column `weakest` has them
+        "leastConfidence": assessment.least_confidence,
         "level": chosen.level if chosen and assessment.levels else None,
         "n": len(rows),
         "certified": chosen is not None and chosen.is_certified,

@@ -57,6 +57,24 @@ class Certificate:
 
 
 @dataclass(frozen=True)
+class View:
+    """A kind of views of a sample, and whether the confidence is averaged over them.
+
+    Attributes:
+        kind: Its name.
+        passes: How many there are: so often the model runs more for each sample.
+        agreement: Of the samples that the model is surest of, the share of which it answers the
+            same in each of them.
+        is_used: Whether it agrees so often that they count as harmless.
+    """
+
+    kind: str
+    passes: int
+    agreement: float
+    is_used: bool
+
+
+@dataclass(frozen=True)
 class Selection:
     """Chosen neighborhoods and how they perform on the validation data that chose them.
 
@@ -75,6 +93,7 @@ class Selection:
         level: Where on it they lie: the samples of at least this level are IK.
         least_confidence: Below it, the model's own doubt makes a sample IMK; -inf for never.
         false_alarm: The promised bound on how often an ordinary sample is not IK, if asked for.
+        views: The kinds of views that the model was given, if any (see `iknow.models.views`).
         note: What could not be promised, and what to ask for instead.
         calibration: How likely a belief is right, if labels taught it.
         watch: Scores of samples that nothing was fitted to, for an alarm to compare a stream with.
@@ -97,6 +116,7 @@ class Selection:
     level: float | None = None
     least_confidence: float = -np.inf
     false_alarm: float | None = None
+    views: tuple[View, ...] = ()
     note: str = ""
     calibration: Calibration | None = field(default=None, repr=False, compare=False)
     watch: Watch | None = field(default=None, repr=False, compare=False)
@@ -150,6 +170,20 @@ class Selection:
         ]
         if self.levels is not None:
             said.append(f"Share of ordinary data that each voice may hold back: {self.levels}")
+            said.append(
+                "A class counts when {} of its samples are near if it is believed, else {}".format(
+                    *self.levels.quorum
+                )
+            )
+        if self.views:
+            used = [each for each in self.views if each.is_used]
+            n = 1 + sum(each.passes for each in used)
+            told = (
+                f"{each.kind} ({'' if each.is_used else 'left out: '}the same answer for "
+                f"{percent(each.agreement)} of those it is surest of)"
+                for each in self.views
+            )
+            said.append(f"Passes of the model for each sample: {n}, for views {', '.join(told)}")
         guaranteed = "Was guaranteed" if self.stale else "Guaranteed"
         if self.stale:
             said.append(

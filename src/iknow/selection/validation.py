@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,7 @@ class Validation:
         y_true: The truth, as class codes of shape (n,); None where labels are not needed.
         confidence: The model's, see `iknow.core.level.log_odds`, of shape (n,), if known.
         from_probabilities: Whether the model's scores are probabilities, as there.
+        views: Kinds of views of each sample over which the confidence is averaged.
 
     Examples:
         >>> len(Validation(evidence, belief, y_true))
@@ -63,6 +64,7 @@ class Validation:
     y_true: Ints | None
     confidence: Floats | None = None
     from_probabilities: bool = False
+    views: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         n_true = len(self.belief if self.y_true is None else self.y_true)
@@ -80,7 +82,13 @@ class Validation:
         contrasts = {layer: each[rows] for layer, each in self.contrasts.items()}
         truth = None if self.y_true is None else self.y_true[rows]
         confidence = None if self.confidence is None else self.confidence[rows]
-        return Validation(contrasts, self.belief[rows], truth, confidence, self.from_probabilities)
+        return replace(
+            self,
+            evidence=contrasts,
+            belief=self.belief[rows],
+            y_true=truth,
+            confidence=confidence,
+        )
 
     @property
     def contrasts(self) -> dict[str, Contrast]:

@@ -206,7 +206,7 @@ class Portrayer:
             found = few.explain(place, samples=samples, renderer=self._picture)
             return {
                 "sentence": name(found.sentence, LONGEST_SENTENCE),
-                "weakest": name(found.weakest),
+                "weakest": "" if found.deciding is None else found.deciding.title,
                 "layers": [_as_plain_layer(layer) for layer in found.layers],
                 "picture": None if found.picture is None else as_plain_picture(found.picture),
             }

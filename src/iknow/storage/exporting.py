@@ -31,6 +31,7 @@ from iknow.models.inputs import take_rows
 from iknow.models.model import observe_inputs
 from iknow.models.probe import Probe, find_tolerance, row_distances, tables_of
 from iknow.models.sklearn import SklearnModel
+from iknow.models.views import with_views
 from iknow.storage.bundle import MODEL, Bundle
 from iknow.storage.manifest import Distance, Exported, OnnxReading
 
@@ -75,7 +76,8 @@ def export_model(classifier: Any, samples: Any = None) -> Portable:
     try:
         columns = getattr(classifier, "feature_names_in_", None)
         plan = classifier.plan_
-        other.model = _make(content, plan.classes[: plan.n_scored], columns, reading)
+        made = _make(content, plan.classes[: plan.n_scored], columns, reading)
+        other.model = with_views(made, model.views)
         other.plan_ = replace(plan, model=other.model)
     except InputError as error:
         raise ExportError(f"the exported model cannot be read: {error}") from error

@@ -28,9 +28,10 @@ from msgspec import Meta
 
 from iknow.core.arrays import Labels
 from iknow.core.text import name as short
-from iknow.core.text import shown, visible
+from iknow.core.text import names, shown, visible
 from iknow.errors import BundleError, InputError
 from iknow.models.adapt import OPTIONS
+from iknow.models.views import NAMED
 
 FORMAT = 10
 LARGEST = 1 << 25
@@ -117,11 +118,14 @@ class Reading(Record):
     pool: Option
     scores: Option
     embed: None
+    views: Annotated[list[str], Meta(min_length=1)] | None
     functions: list[str]
 
     def __post_init__(self) -> None:
         if self.functions != [option for option in OPTIONS if option in self.functions]:
             raise InputError(f"functions must be some of {OPTIONS}; got {shown(self.functions)}")
+        if unknown := set(self.views or ()).difference(NAMED):
+            raise InputError(f"views must be some of {names(NAMED)}; got {names(unknown)}")
         for option in OPTIONS:
             value = getattr(self, option)
             if value is not None and (option in self.functions or len(str(value)) > LONGEST_OPTION):

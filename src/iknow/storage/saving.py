@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from numbers import Integral
 from typing import Any
-from warnings import warn
 
 import msgspec
 import numpy as np
@@ -24,12 +23,13 @@ from iknow.core.quorum import check_quorum
 from iknow.core.rule import Rule
 from iknow.core.text import NO_NUMBERS, as_flag
 from iknow.core.text import name as short
-from iknow.errors import BundleError, InputError
+from iknow.errors import BundleError, InputError, warn
 from iknow.models import PrecomputedModel
 from iknow.models.adapt import OPTIONS, as_model
 from iknow.models.inputs import Fields
 from iknow.models.model import Model
 from iknow.models.probe import Probe
+from iknow.models.views import names_to_store, with_views
 from iknow.rules.registry import name_of, rule_named
 from iknow.search.layer import LayerIndex, Search
 from iknow.selection import Selection
@@ -235,6 +235,8 @@ def _make_reading(classifier: Any) -> Reading:
     if not options and "reading" in classifier.plan_.bundled:  # without its model it has none
         return classifier.plan_.bundled["reading"]  # type: ignore[no-any-return]
     plain = {option: _as_plain(options.get(option)) for option in OPTIONS}
+    if "views" in options:
+        plain["views"] = names_to_store(classifier.model_.views)
     return Reading(**plain, functions=[name for name in options if plain[name] is None])
 
 
@@ -282,9 +284,11 @@ def load_classifier(
         adapter = as_model(model, device=device, **_read_again(settings.reading, path))
     with prefixed(f"{path} is damaged: "):
         known_by = probe_of(bundle)
+    if settings.reading.views and not adapter.views and not isinstance(adapter, PrecomputedModel):
+        adapter = with_views(adapter, settings.reading.views)
     if checks and (own is not None or model is not None):
         _check_model(path, known_by, adapter, bundle, own=own is not None)
-    wrapped = adapter if model is None or adapter.options else model
+    wrapped = adapter if model is None or adapter.options or adapter.views else model
     classifier = kind(wrapped, search=search, **_parameters_of(bundle))
     # These describe inputs to the model, not precomputed outputs.
     if not isinstance(adapter, PrecomputedModel):
@@ -364,8 +368,7 @@ def _check_model(
         if not own:  # its seal is what identifies the bundle's own
             warn(
                 f"{path} cannot tell whether this is the model it was made with: {known_by}. If "
-                "you know that it is, pass check_model=False, or --no-check-model to a command",
-                stacklevel=3,
+                "you know that it is, pass check_model=False, or --no-check-model to a command"
             )
         return
     asked = replace(known_by, inputs=model.prepare(known_by.inputs)) if own else known_by

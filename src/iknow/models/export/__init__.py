@@ -24,6 +24,7 @@ from typing import Any
 from iknow.errors import ExportError, MissingExtraError
 from iknow.locking import unforked
 from iknow.models.model import Model
+from iknow.models.views import with_views
 
 SCORES, LAYER, BELIEF = "scores", "layer:", "belief"
 """The names of a portable graph's outputs; that of a layer comes after `LAYER`."""
@@ -57,7 +58,7 @@ def as_portable(model: Model, layers: Sequence[str], inputs: Any) -> Model:
     with unforked():
         from iknow.models.onnx.model import PortableModel
 
-    return PortableModel(content, model.classes, reading=reading)
+    return with_views(PortableModel(content, model.classes, reading=reading), model.views)
 
 
 def find_exporter(model: Model) -> Callable[..., tuple[bytes, Any]]:

@@ -12,7 +12,7 @@ export const REASONS = ["known", "overlap", "disagreement", "extrapolation", "co
 const [IDK, IMK, IK] = ASSERTIONS.keys();
 const [KNOWN, OVERLAP, DISAGREEMENT, EXTRAPOLATION, CONTRADICTION, INVALID, UNCERTIFIED, DOUBT] =
   REASONS.keys();
-export { ASSERTIONS, IDK, IMK, IK, INVALID, UNCERTIFIED, DOUBT };
+export { ASSERTIONS, IDK, IMK, IK, OVERLAP, EXTRAPOLATION, INVALID, UNCERTIFIED, DOUBT };
 
 /* Does the class in column j have enough samples within reach? */
 export const isWithin = (layer, setting, i, j) =>

@@ -1,7 +1,7 @@
 /* The detail pane: one sample beside the training samples for and against it. */
 
 import * as Algebra from "./algebra.js";
-import { h, badge, brief, byId, label, short, svg } from "./dom.js";
+import { h, badge, brief, byId, label, percent, short, svg } from "./dom.js";
 import * as Pictures from "./pictures.js";
 import { PARAMETERS } from "./settings.js";
 import * as Words from "./words.js";
@@ -34,7 +34,8 @@ function drawRuler(look) {
   const end = x(reach);
   const side = end > WIDTH * 0.75 ? "end" : end < WIDTH * 0.2 ? "start" : "middle";
   const words = candidates.map((c) => `${c.label} at ${short(c.distance)}`).join(", ");
-  const far = reach === -Infinity ? "no reach" : `${none ? "limit" : "ρ"} ${short(reach)}`;
+  const of = look.setting.rule.fromBelief ? (none ? "near up to" : "others beyond") : none ? "limit" : "ρ";
+  const far = reach === -Infinity ? "no reach" : `${of} ${short(reach)}`;
   return svg("svg", { class: "ruler", viewBox: `0 0 ${WIDTH} 80`, role: "img",
     "aria-label": `${far.replace("ρ", "reach")}; ${words}` },
   svg("rect", { class: none ? "reach none" : "reach", x: LEFT, y: BASE - 9,
@@ -84,7 +85,8 @@ function facts(page, i, judged) {
   const { evidence, facts: { trueClasses, layers } } = page;
   const answered = evidence.belief[i] >= 0;
   const list = [...fact("the model says", h("b", null, label(page.facts, evidence.belief[i])),
-    answered ? h("span", { class: "soft" }, ` score ${short(evidence.score[i])}`) : null)];
+    answered && !evidence.level
+      ? h("span", { class: "soft" }, ` score ${short(evidence.score[i])}`) : null)];
   if (evidence.truth) {
     const judgment = !answered ? "" : Algebra.isRight(evidence, i) ? "right" : "wrong";
     const sign = { "": "", right: " ✓ right", wrong: " ✗ wrong" }[judgment];
@@ -92,10 +94,10 @@ function facts(page, i, judged) {
       `${trueClasses[evidence.truth[i]]}${sign}`)));
   }
   if (evidence.level && !evidence.invalid[i]) {
-    const { voices, level: least } = page.facts, level = evidence.level[i];
-    const held = level < 1 ? `, held down by ${voices[evidence.weakest[i]]}` : "";
-    list.push(...fact("level", `${short(level, 2)}${held}`,
-      least === null ? null : h("span", { class: "soft" }, ` (IK from ${short(least, 2)} on)`)));
+    const { level: least } = page.facts, chance = Words.chance(evidence.confidence[i]);
+    list.push(...fact("model's probability", short(chance, chance > 0.999 ? 6 : 3)),
+      ...fact("level", short(evidence.level[i], 2),
+        least === null ? null : h("span", { class: "soft" }, ` (IK from ${short(least, 2)} on)`)));
   }
   list.push(...fact("margin", short(judged.margin)));
   const radius = page.assessed.radius[i];
@@ -150,21 +152,41 @@ function verdict(look) {
   return `${look.alone ? "only " : ""}${Words.list(within.map(Words.name))}${enough} within reach`;
 }
 
+/* What features add to the distance to the deciding sample, by name, the largest share first. */
+function rankedOf({ layer: { names, features, shares, rows, width } }, i) {
+  if (!features) return new Map();
+  const most = (features.length * width) / rows.length;
+  const places = [...features.subarray(i * most, (i + 1) * most)].filter((place) => place >= 0);
+  return new Map(places.map((place, f) => [names[place], shares[i * most + f]]));
+}
+
+const voiceItem = ({ voice, found, needed, holds }) => h("li", null, `${voice} `,
+  h("b", { class: holds ? null : "wrong" }, `${holds ? "✓" : "✗"} ${found}`), ` (IK: ${needed})`);
+
 function layerPart(page, i, look, l) {
+  const { rule } = look.setting;
   const part = h("section", { class: "layer" },
-    h("h4", null, `Layer ${look.layer.name} `, h("span", { class: "verdict" }, verdict(look))),
+    h("h4", null, `Layer ${look.layer.name} `,
+      rule.fromBelief ? null : h("span", { class: "verdict" }, verdict(look))),
     drawRuler(look),
-    h("p", { class: "hint" }, `Reach: ${Words.reachWords(look, i)}.`),
+    rule.fromBelief ? h("ul", { class: "hint voices" }, Words.voicesOf(look, i).map(voiceItem))
+      : h("p", { class: "hint" }, `Reach: ${rule.ballOf(look.layer, look.setting, i)
+        .words(short(look.own.reach), look.setting)}.`),
     h("div", { class: "exemplars" },
       exemplar(look.own, "for"), exemplar(look.against, "against")));
   const ofTraining = (kind, { row }) => ({ at: Pictures.ofTraining(row), title: `${kind}: #${row}` });
+  const ranked = rankedOf(look, i);
+  if (ranked.size) part.append(h("p", { class: "hint" }, `Of the distance to #${look.own.row}: ${
+    Words.list([...ranked].map(([feature, share]) => `${feature} ${percent(share, 1)}`))}.`));
   const columns = [{ at: Pictures.ofSample(i), title: "this sample" }, ofTraining("for", look.own)];
   if (Words.exists(look.against)) columns.push(ofTraining("against", look.against));
   if (columns.some(({ at }) => Pictures.isFeatures(at))) {
     const place = part.appendChild(h("div"));
-    Pictures.compare(columns).then((table) => { if (table) place.replaceWith(table); });
+    Pictures.compare(columns, ranked).then((table) => { if (table) place.replaceWith(table); });
   }
-  part.append(slackWords(findSlack(page.evidence, page.settings, i, l), look.setting));
+  if (!rule.fromBelief) {
+    part.append(slackWords(findSlack(page.evidence, page.settings, i, l), look.setting));
+  }
   return part;
 }
 
@@ -190,7 +212,9 @@ export function show(page) {
     h("h3", null, `Sample #${evidence.index[i]} `, badge(judged.assertion),
       h("span", { class: "reason" }, Algebra.REASONS[judged.reason])),
     h("div", { class: "portrait" }, picturePart(page, i), facts(page, i, judged)),
-    h("p", { class: "sentence" }, Words.explain(looks, judged.reason)),
+    h("p", { class: "sentence" }, Words.explain(looks, i, judged,
+      { odds: evidence.confidence?.[i], least: page.leastConfidence() },
+      page.isGiven() && evidence.weakest ? page.facts.voices[evidence.weakest[i]] : null)),
     ...(Algebra.wrongIk(evidence, page.assessed, i) ? [h("p", { class: "wrong" },
       `And yet it is wrong: the truth is “${page.facts.trueClasses[evidence.truth[i]]}”.`)] : []),
     ...(judged.reason === Algebra.INVALID ? []

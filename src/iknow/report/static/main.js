@@ -25,7 +25,8 @@ function build({ facts, evidence, album }) {
   const page = { facts, evidence, album, chosen: null, settings: given };
   let waiting = false;
 
-  const settings = Settings.create(evidence.layers, () => {
+  const least = Number(facts.leastConfidence);
+  const settings = Settings.create(evidence.layers, evidence.confidence, least, () => {
     if (waiting) return;
     waiting = true;
     requestAnimationFrame(() => { waiting = false; recompute(); });
@@ -36,6 +37,7 @@ function build({ facts, evidence, album }) {
   Object.assign(page, {
     plots: scatter.plots,
     isGiven: settings.isGiven,
+    leastConfidence: settings.leastConfidence,
     filter(wanted) {
       filters.set(wanted);
       page.choose(table.first());
@@ -71,6 +73,9 @@ function build({ facts, evidence, album }) {
 
   function recompute() {
     page.settings = settings.current();
+    if (evidence.confidence) {
+      evidence.doubted = evidence.confidence.map((odds) => Number(odds < settings.leastConfidence()));
+    }
     page.assessed = assess(page.settings);
     page.summary = summarise(page.assessed);
     Figures.update(page.summary, givenSummary, facts.trueClasses !== null);

@@ -186,8 +186,10 @@ export const RULES = {
     drawLines: (plot, { radius }) => cross(plot, radius, [2, 4]),
   }),
   RelativeBall: makeRule({
-    name: "RelativeBall", parameters: ["radius", "ratio"], fromBelief: true,
-    words: "If the class it says is within ε, others count up to a multiple of its distance.",
+    name: "RelativeBall", parameters: ["radius", "ratio"], fromBelief: true, slack: "",
+    words: "The class it says must be near, within ε, and any other class more than the ratio times "
+      + "as far. Something like it must have been seen: ten training samples, of whatever class, "
+      + "within the bound that was chosen, which has no slider.",
     ballOf(layer, setting, i) {
       const own = distanceAt(layer, i, 0);
       if (own > setting.radius || own === Infinity) return FAR;

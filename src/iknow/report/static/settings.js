@@ -4,6 +4,7 @@ data; it has a box for exact values and a mark at the given one. */
 import { h, byId, short } from "./dom.js";
 import { describeQuorum, distanceAt, distancesOf } from "./layer.js";
 import { RULES } from "./rules.js";
+import { chance } from "./words.js";
 
 const STEPS = 1000;
 
@@ -32,11 +33,20 @@ function linearScale(from, to, steps) {
   };
 }
 
+/* The first place asks for no confidence at all. */
+function confidenceScale(values) {
+  const { valueAt, ...scale } = quantileScale(values);
+  return { ...scale, valueAt: (place) => (place === 0 ? -Infinity : valueAt(place)) };
+}
+
 const wholeScale = (most) => ({ valueAt: Number, placeOf: Number, steps: most, first: 1 });
 
 /* idle: the slider can be seen, but its value does not count at present. */
+const asItIs = (value) => value;
+
+/* read, write: from the numbers that the box shows to values, and back. */
 function createSlider({ id, label, scale, value, given, smallest, whole = false, onset,
-  idle = false }) {
+  idle = false, read = asItIs, write = asItIs }) {
   const givenPlace = given === null ? null : Math.round(scale.placeOf(given));
   const range = h("input", { type: "range", id, min: scale.first, max: scale.steps, step: 1,
     disabled: idle });
@@ -45,9 +55,9 @@ function createSlider({ id, label, scale, value, given, smallest, whole = false,
     spellcheck: "false" });
   /* The box shows six digits; what is set has all of them. */
   const tell = (now) => {
-    box.value = String(Number(now.toPrecision(6)));
-    box.title = String(now);
-    range.setAttribute("aria-valuetext", short(now));
+    box.value = String(Number(write(now).toPrecision(6)));
+    box.title = String(write(now));
+    range.setAttribute("aria-valuetext", short(write(now)));
   };
   const show = (now) => { range.value = Math.round(scale.placeOf(now)); tell(now); };
   range.addEventListener("input", () => {
@@ -58,7 +68,7 @@ function createSlider({ id, label, scale, value, given, smallest, whole = false,
   });
   box.addEventListener("change", () => {
     const text = box.value.trim().replace(",", ".");
-    const now = /^(inf|∞)/i.test(text) ? Infinity : Number(text);
+    const now = /^(inf|∞)/i.test(text) ? Infinity : read(Number(text));
     const usable = text !== "" && now >= smallest
       && (!whole || (Number.isInteger(now) && now <= scale.steps));
     show(usable ? now : value());
@@ -67,7 +77,7 @@ function createSlider({ id, label, scale, value, given, smallest, whole = false,
   show(value());
   const track = h("div", { class: "track" }, range);
   if (givenPlace !== null) {
-    const mark = h("span", { class: "mark", title: `given: ${short(given)}` });
+    const mark = h("span", { class: "mark", title: `given: ${short(write(given))}` });
     const share = (givenPlace - scale.first) / (scale.steps - scale.first || 1);
     mark.style.left = `calc(9px + ${share} * (100% - 18px))`;
     track.append(mark);
@@ -122,16 +132,18 @@ const same = (one, other) => one.rule === other.rule
 
 const hint = (text) => h("p", { class: "hint" }, text);
 
-/* The panel. onchange() is called after every change. */
-export function create(layers, onchange) {
+/* The panel. confidence: of each sample, as log-odds, or null; given: the least that IK needs.
+onchange() is called after every change. */
+export function create(layers, confidence, given, onchange) {
   const mostNeighbors = fewestNeighbors(layers);
-  let rule = "given";
+  let rule = "given", least = given;
   let values = layers.map(startingValues);
 
   const current = () => layers.map(({ given }, l) => ({
     ...given, ...values[l], rule: rule === "given" ? given.rule : RULES[rule],
   }));
-  const isGiven = () => current().every((setting, l) => same(setting, layers[l].given));
+  const isGiven = () => least === given
+    && current().every((setting, l) => same(setting, layers[l].given));
 
   function changed() {
     byId("reset").disabled = isGiven() && rule === "given";
@@ -169,6 +181,14 @@ export function create(layers, onchange) {
     return [...made, slider("k", layers.map((_, l) => l), true), hint(`For ${having.join(", ")}.`)];
   }
 
+  const confidenceSlider = () => createSlider({
+    id: "confidence", label: "least probability by the model", smallest: -Infinity,
+    scale: confidenceScale(confidence), value: () => least,
+    given: given > -Infinity ? given : null,
+    read: (share) => (share <= 0 ? -Infinity : Math.log(share / (1 - share))), write: chance,
+    onset: (now) => { least = now; changed(); },
+  });
+
   function ruleChooser() {
     const isClosed = (name) => !mostNeighbors && RULES[name].parameters.includes("k");
     const select = h("select", { id: "rule" }, h("option", { value: "given" }, "as given"),
@@ -202,17 +222,19 @@ export function create(layers, onchange) {
   function show() {
     const focused = document.activeElement?.id;
     byId("controls").replaceChildren(ruleChooser(), ...ruleWords().map(hint),
-      ...quorumWords().map(hint), ...sliders(), ...neighborWords().map(hint));
+      ...quorumWords().map(hint), ...sliders(), ...(confidence ? [confidenceSlider()] : []),
+      ...neighborWords().map(hint));
     if (focused) byId(focused)?.focus();
   }
 
   byId("reset").addEventListener("click", () => {
     rule = "given";
+    least = given;
     values = layers.map(startingValues);
     show();
     changed();
     byId("rule").focus();
   });
   show();
-  return { current, isGiven };
+  return { current, isGiven, leastConfidence: () => least };
 }

@@ -27,8 +27,7 @@ export function look(facts, layer, setting, i) {
   const rivals = others.filter((other) => other.within);
   // Of classes with reaches of their own the one that matters may not be the nearest.
   const against = rivals[0] ?? others[0] ?? null;
-  const nearest = setting.rule.fromBelief ? own
-    : candidates.reduce((a, b) => (b.distance < a.distance ? b : a));
+  const nearest = candidates.reduce((a, b) => (b.distance < a.distance ? b : a));
   return {
     layer, setting, own, rivals, against, nearest,
     empty: !own.within && rivals.length === 0,
@@ -50,10 +49,6 @@ const deciding = ({ needed, row, ...candidate }) => (needed === 1 ? `#${row} of 
 export const list = (words) => (words.length < 2 ? words.join("")
   : `${words.slice(0, -1).join(", ")} and ${words[words.length - 1]}`);
 
-/* Where the reach comes from. */
-export const reachWords = ({ layer, setting, own }, i) =>
-  setting.rule.ballOf(layer, setting, i).words(short(own.reach), setting);
-
 const few = ({ needed }) => (needed === 1 ? "there is no training sample"
   : `there are fewer than ${needed} training samples`);
 function ownFact({ own }) {
@@ -63,14 +58,9 @@ function ownFact({ own }) {
 }
 
 const limit = (candidate) => `the reach of ${short(candidate.reach)}`;
-/* What the class it says must be within. */
-const ownLimit = ({ setting, own }) =>
-  (setting.rule.fromBelief ? `ε = ${short(setting.radius)}` : limit(own));
 /* What others must be within: the same again, or a reach of their own where classes differ. */
-function again({ setting, own }, candidate) {
-  if (setting.rule.fromBelief) return `${short(setting.ratio)} × that, ${short(candidate.reach)}`;
-  return candidate.reach === own.reach ? "it" : `the reach of its class, ${short(candidate.reach)}`;
-}
+const again = ({ own }, candidate) => (candidate.reach === own.reach ? "it"
+  : `the reach of its class, ${short(candidate.reach)}`);
 
 function known(looks) {
   const tight = looks.reduce((a, b) => (b.margin < a.margin ? b : a));
@@ -80,7 +70,7 @@ function known(looks) {
       + `${again(tight, tight.against)}` : "";
   const every = looks.length > 1
     ? `The same holds in ${looks.length === 2 ? "the other layer" : "all layers"}. ` : "";
-  return `In layer ${tight.layer.name} ${ownFact(tight)}, within ${ownLimit(tight)}${others}. `
+  return `In layer ${tight.layer.name} ${ownFact(tight)}, within ${limit(tight.own)}${others}. `
     + `${every}Only ${name(tight.own)} is supported, so: I know.`;
 }
 
@@ -93,7 +83,7 @@ function overlap(looks) {
     const its = again(mixed, rival), at = short(rival.distance);
     const but = its === "it" ? `But so ${are(rival)} ${group(rival)}, at ${at}`
       : `But ${group(rival)}, at ${at}, ${are(rival)} within ${its}`;
-    return `In layer ${mixed.layer.name} ${ownFact(mixed)}, within ${ownLimit(mixed)}. ${but}. `
+    return `In layer ${mixed.layer.name} ${ownFact(mixed)}, within ${limit(mixed.own)}. ${but}. `
       + "Both classes are supported, so: I may know.";
   }
   const support = looks.find((l) => l.own.within);
@@ -113,16 +103,7 @@ function disagreement(looks) {
 }
 
 function extrapolation(looks) {
-  const empty = looks.find((l) => l.empty), { layer, nearest, setting } = empty;
-  if (setting.rule.fromBelief && exists(empty.own) && empty.own.distance <= setting.radius) {
-    return `In layer ${layer.name} fewer than ten training samples, of whatever class, are within `
-      + `${short(setting.seen)}. Too little like this was seen in training, so: I don't know.`;
-  }
-  if (setting.rule.fromBelief) {
-    const where = exists(nearest) ? `, beyond ${ownLimit(empty)}` : "";
-    return `In layer ${layer.name} ${ownFact(empty)}${where}. No ${name(nearest)} like this was `
-      + "seen in training, so: I don't know.";
-  }
+  const { layer, nearest } = looks.find((l) => l.empty);
   if (!exists(nearest)) {
     return `In layer ${layer.name} ${few(nearest)} of any class at all, so: I don't know.`;
   }
@@ -136,24 +117,100 @@ function extrapolation(looks) {
 function contradiction(looks) {
   const [first] = looks, [rival] = first.rivals;
   const where = looks.length > 1 ? "In no layer is that class within reach" : "That is too far";
-  return `In layer ${first.layer.name} ${ownFact(first)}, beyond ${ownLimit(first)}, while `
+  return `In layer ${first.layer.name} ${ownFact(first)}, beyond ${limit(first.own)}, while `
     + `${group(rival)} ${are(rival)} within ${again(first, rival)}, at ${short(rival.distance)}. `
     + `${where}, so: I don't know.`;
 }
 
+/* Voices: what decides where the reach is measured from the believed class. As in
+iknow.explain.voices, whose words these are. */
+
+/* Two numbers with as many digits as it takes to see which is larger. */
+function tellApart(value, limit) {
+  let digits = 4;
+  while (digits < 8 && value !== limit && short(value, digits) === short(limit, digits)) digits++;
+  return [short(value, digits), short(limit, digits)];
+}
+
+/* What each voice in a layer finds: strain is 1 where it is about to fail. */
+export function voicesOf({ layer, setting, own, against }, i) {
+  const { radius, ratio, seen } = setting, title = (voice) => `${voice} in ${layer.name}`;
+  if (!exists(own)) {
+    return [{ voice: "nearness", title: title("nearness"), holds: false, strain: Infinity, found: "∞",
+      needed: `${short(radius)} or less`, fact: `${few(own)} of ${name(own)}` }];
+  }
+  const voices = [];
+  const add = (voice, value, most, holds, strain, words, ask = (text) => `${text} or less`) => {
+    const [found, limit] = tellApart(value, most);
+    voices.push({ voice, title: title(voice), holds, strain, found, needed: ask(limit),
+      fact: `${words(found)}; IK needs ${ask(limit)}` });
+  };
+  if (radius < Infinity) {
+    add("nearness", own.distance, radius, own.distance <= radius, own.distance / radius, (found) =>
+      `the ${rankWords(own.needed)} training sample of ${name(own)} (#${own.row}) is ${found} away`);
+  }
+  if (ratio > 0 && exists(against)) {
+    const times = against.distance / own.distance;
+    add("clarity", times, ratio, ratio * own.distance < against.distance, ratio / times, (found) =>
+      `the ${rankWords(against.needed)} training sample of another class (${name(against)}, `
+      + `#${against.row}) is ${short(against.distance)} away, ${found} times as far as `
+      + `${own.needed === against.needed ? "that" : `the ${rankWords(own.needed)}`} of ${name(own)} `
+      + `(${short(own.distance)})`, (text) => `more than ${text} times`);
+  }
+  if (seen < Infinity) {
+    const tenth = layer.tenth[i];
+    add("familiarity", tenth, seen, tenth <= seen, tenth / seen, (found) =>
+      `the tenth nearest training sample, of whatever class, is ${found} away`);
+  }
+  return voices;
+}
+
+export const chance = (odds) => 1 / (1 + Math.exp(-odds));
+
+const FAILED = {
+  nearness: "No training sample of that class is near enough",
+  familiarity: "Too little like it was seen in training",
+  clarity: "Another class is too near",
+  confidence: "The model itself is not sure enough",
+};
+const ABLE = { [Algebra.EXTRAPOLATION]: ["nearness", "familiarity"], [Algebra.OVERLAP]: ["clarity"],
+  [Algebra.DOUBT]: ["confidence"] };
+const THUS = ["I don't know", "I may know", "I know"];
+
+/* Which voice decides, and how. confidence: { odds, least }; weakest: its title, if it is known. */
+function byVoices(looks, i, { assertion, reason }, { odds, least }, weakest) {
+  const own = name(looks[0].own);
+  const voices = looks.flatMap((each) => voicesOf(each, i));
+  if (least > -Infinity) {
+    const [found, needed] = tellApart(chance(odds), chance(least));
+    voices.push({ voice: "confidence", title: "confidence", holds: odds >= least, strain: 0,
+      fact: `the model gives ${own} a probability of ${found}; IK needs ${needed} or more` });
+  }
+  const able = voices.filter(({ voice, holds }) => ABLE[reason]?.includes(voice) && !holds);
+  const from = ABLE[reason] ? able : voices;
+  const decides = from.find(({ title }) => title === weakest)
+    ?? from.reduce((a, b) => (b.strain > a.strain ? b : a), from[0]);
+  if (!decides) return "No voice asks for anything, so: I know.";
+  const others = voices.filter((voice) => !voice.holds && voice !== decides);
+  const also = others.length ? ` Failing too: ${others.map(({ title }) => title).join(", ")}.` : "";
+  const part = decides.holds ? "is closest to failing" : "decides";
+  return `${decides.holds ? "Every voice agrees" : FAILED[decides.voice]} (${decides.title} ${part}): `
+    + `${decides.fact}. So: ${THUS[assertion]}.${also}`;
+}
+
 /* The reason of an assertion in plain sentences. looks: of each layer, with its margin. */
-export function explain(looks, reason) {
-  const [{ own }] = looks;
+export function explain(looks, i, judged, confidence, weakest) {
+  const [{ own }] = looks, { reason } = judged;
   const opening = own.code < 0 ? "The model gives no answer. " : `The model says ${name(own)}. `;
   if (reason === Algebra.INVALID) {
     return `${opening}But the input, or what the model makes of it, is not a finite number. `
       + "Nothing can be compared with it, so: I don't know.";
   }
+  if (reason !== Algebra.UNCERTIFIED && looks.every(({ setting }) => setting.rule.fromBelief)) {
+    return opening + byVoices(looks, i, judged, confidence, weakest);
+  }
   const but = { [Algebra.UNCERTIFIED]: "predictions of it have no certified accuracy",
     [Algebra.DOUBT]: "the model's own confidence is below the threshold" }[reason];
-  if (but) {
-    return `${opening}In every layer only that class has enough training samples within reach, `
-      + `but ${but}, so: I may know.`;
-  }
+  if (but) return `${opening}All else speaks for IK, but ${but}, so: I may know.`;
   return opening + [known, overlap, disagreement, extrapolation, contradiction][reason](looks);
 }
