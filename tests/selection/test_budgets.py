@@ -79,7 +79,7 @@ def budgets_by_hand(ranks, losses, premium, accuracy):
         for layer in LAYERS:
             budgets |= {(layer, "nearness"): 1.0, (layer, "clarity"): 1.0}
     alone, covered = costs({}), coverage({}) * (1 - min(premium, 1) / 5)
-    price = math.fsum(alone) / n
+    price = max(math.fsum(alone) / n, 0.006, 4 / n)
 
     def affords(speakers, before, share, budget):
         more = dict.fromkeys(speakers, budget)

@@ -219,8 +219,8 @@ def log_odds(scores: Floats, belief: Ints, from_probabilities: bool) -> Floats:
 
     scores: of shape (n, n_classes), probabilities or their logarithms up to a constant, as a
     softmax takes them. Unlike the probability itself, the result does not saturate at 1. It is
-    rounded to single precision, so that what ties also does where a probability has another last
-    bit, as in an exported model: trees give many samples the same.
+    rounded to single precision, as activations are, so that what ties also does in another copy of
+    the model, such as an exported one, whose last bits differ: trees give many samples the same.
     """
     rows = np.arange(len(belief))
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -232,17 +232,6 @@ def log_odds(scores: Floats, belief: Ints, from_probabilities: bool) -> Floats:
         odds = own - (shifted + np.log(np.exp(logs - shifted[:, None]).sum(axis=1)))
         odds = odds.astype(np.float32).astype(np.float64)
     return np.where((belief < 0) | np.isnan(odds), -np.inf, odds)
-
-
-def confidence_of(scores: Floats, belief: Ints, from_probabilities: bool) -> Floats:
-    """The confidence that levels hear, of shape (n,): `log_odds`, rounded as activations are.
-
-    So the last bits of another copy of the model, such as an exported one, change no rank among
-    equals.
-    """
-    with np.errstate(over="ignore"):
-        rounded = log_odds(scores, belief, from_probabilities).astype(np.float32)
-    return rounded.astype(np.float64)
 
 
 def softmax(scores: Floats) -> Floats:

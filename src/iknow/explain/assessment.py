@@ -27,7 +27,7 @@ from iknow.core.assertion import (
 from iknow.core.codes import NO_BELIEF
 from iknow.core.decision import Decision, decide
 from iknow.core.evidence import NO_EXEMPLAR, Evidence, believed, distances_for_and_against
-from iknow.core.level import Levels, confidence_of
+from iknow.core.level import Levels, log_odds
 from iknow.core.quorum import Weighed, weigh
 from iknow.core.robustness import Movement, find_robust_radii
 from iknow.core.rule import Rule, Stability, check_by_layer, reach_by_class
@@ -192,7 +192,7 @@ class Assessment:
         if self.over_views is not None:
             return self.over_views
         from_probabilities = self.levels is not None and self.levels.from_probabilities
-        return confidence_of(self.scores, self.belief_codes, from_probabilities)
+        return log_odds(self.scores, self.belief_codes, from_probabilities)
 
     @unlocked_property
     def level(self) -> Floats:

@@ -140,7 +140,12 @@ def read_layer(part: Assessment, layer: str) -> tuple[dict[str, Any], Columns]:
         columns |= attack_columns(evidence, rule, codes)
     if not has_mirror(type(rule)):
         columns |= find_fixed(part, layer, codes)
+    # The distance to the sample that completes the quorum of the belief is split.
+    ranked = None if part.measured is None else part.measured.rank(layer, columns["rows"][:, 0])
+    if ranked is not None:
+        columns["features"], columns["shares"] = ranked[1].astype(np.int32), ranked[2].astype("f4")
     facts = {
+        "features": None if ranked is None else list(map(name, ranked[0])),
         "name": name(layer),
         "setting": describe_setting(rule),
         "width": width,

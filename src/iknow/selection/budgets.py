@@ -17,6 +17,9 @@ know what the neighbors know better. Without labels it is 1 - p. Confidence has 
   of the whole within the premium, or none; but never less than `LEAST` where training has too few
   samples for familiarity, so that every layer has a voice.
 
+The premium is a share of the price of confidence alone, which counts as `LEAST_PRICE` at least, and
+as much as `FEWEST_ERRORS` cost.
+
 Where an accuracy is to be certified, what counts is how many samples come before the risk exceeds
 it. So then the coverage at which the expected risk is allowed must not fall by more than a fifth of
 the premium either.
@@ -41,6 +44,8 @@ GRID = (1.0, 0.7, 0.5, 0.35, 0.25, 0.15, 0.1, 0.07, 0.05, 0.035, 0.02)
 LEAST = GRID[-1]
 SHARE_OF_FAMILIARITY = 0.1  # of the premium, for each layer
 SHARE_OF_COVERAGE = 0.2  # likewise, of what is asserted at the risk that is allowed
+LEAST_PRICE = 0.006  # of a model that errs less, a twentieth is nothing that anybody notices
+FEWEST_ERRORS = 4  # that a price rests on; a twentieth of fewer cannot be told from chance
 TEMPERATURES = (-3.0, 3.0)  # natural logarithms
 
 OF_CLASS = (NEARNESS, CLARITY)
@@ -74,7 +79,8 @@ def choose_budgets(
         said = hear(speakers, 1.0)
         budgets.update(dict.fromkeys(speakers, 1.0))
     alone = costs_of(said, losses)
-    risk, price = 1 - (accuracy or 0.0), float(alone.mean())
+    risk = 1 - (accuracy or 0.0)
+    price = max(float(alone.mean()), LEAST_PRICE, FEWEST_ERRORS / len(losses))
     covered = coverage_at(said, losses, risk) * (1 - SHARE_OF_COVERAGE * min(premium, 1.0))
     of_familiarity = [(layer, FAMILIARITY) for layer in layers if (layer, FAMILIARITY) in ranks]
     asked = [([each], SHARE_OF_FAMILIARITY) for each in of_familiarity]

@@ -167,6 +167,11 @@ class Selection:
         ]
         if self.levels is not None:
             said.append(f"Share of ordinary data that each voice may hold back: {self.levels}")
+            said.append(
+                "A class counts when {} of its samples are near if it is believed, else {}".format(
+                    *self.levels.quorum
+                )
+            )
         if self.views:
             used = [each for each in self.views if each.is_used]
             n = 1 + sum(each.passes for each in used)
