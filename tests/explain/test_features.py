@@ -107,7 +107,7 @@ def of_people():
     )
     model = make_pipeline(encoder, HistGradientBoostingClassifier(max_iter=20, random_state=0))
     model.fit(people[:600], y[:600])
-    ec = EpistemicClassifier(model, ["table"], progress=False).fit(people[:600], y[:600])
+    ec = EpistemicClassifier(model, ["table"], quorum=3, progress=False).fit(people[:600], y[:600])
     return ec.tune(people[600:900], y[600:900], coverage=0.8), people[:600], people[900:]
 
 

@@ -225,6 +225,7 @@ class Explanation:
         level: How ordinary the prediction is, from 0 to 1; None without levels.
         least_level: Where IK starts; None likewise.
         confidence: That of the model, as log-odds; None likewise.
+        probability: How likely the belief is right; None if no labels taught it.
         picture: What the sample looks like, if you gave the samples.
     """
 
@@ -240,6 +241,7 @@ class Explanation:
     level: float | None = None
     least_level: float | None = None
     confidence: float | None = None
+    probability: float | None = None
     picture: Picture | None = None
 
     @property
@@ -290,7 +292,10 @@ class Explanation:
             return ""
         start = "" if self.least_level is None else f" (IK from {self.least_level:.2g} on)"
         chance = tell_chance(self.confidence)
-        return f"level {self.level:.2g}{start}, the model's probability {chance}"
+        right = (
+            "" if self.probability is None else f", right with probability {self.probability:.3g}"
+        )
+        return f"level {self.level:.2g}{start}, the model's probability {chance}{right}"
 
     def to_dict(self, training: bool = True) -> dict[str, Any]:
         """What it says as plain values for JSON; training: as for a layer."""
@@ -299,6 +304,7 @@ class Explanation:
             "decides": "" if self.deciding is None else self.deciding.title,
             "level": self.level,
             "least_level": self.least_level,
+            "probability": self.probability,
             "chance": None if self.confidence is None else float(expit(self.confidence)),
             "layers": [layer.to_dict(training) for layer in self.layers],
         }

@@ -147,10 +147,8 @@ class DriftReport:
             ]
         for kind, what in (("class", "classes"), ("layer", "layers")):
             if self.alarmed and (named := self.suspects(kind)):
-                listed = ", ".join(
-                    f"{each.name} ({tell_evidence(each.highest)})" for each in named[:10]
-                )
-                said.append(f"{what} that may have moved, with their evidence: {listed}")
+                told = [f"{each.name} ({tell_evidence(each.highest)})" for each in named[:10]]
+                said.append(f"{what} that may have moved, with their evidence: {', '.join(told)}")
         return [*said, self.note] if self.note else said
 
 
