@@ -30,8 +30,9 @@ from benchmarks.scoreboard.cells import train_sklearn
 from benchmarks.scoreboard.data import decode, delta, load, numbers_of, shift_table, undelta
 from benchmarks.scoreboard.methods import ensemble
 from benchmarks.scoreboard.problems import PROBLEMS
-from benchmarks.scoreboard.running import run_job
-from benchmarks.scoreboard.summary import Summary, by_name, by_position
+from benchmarks.scoreboard.publish import join, shorten
+from benchmarks.scoreboard.running import RESULTS, run_job
+from benchmarks.scoreboard.summary import Summary
 from benchmarks.scoreboard.targets import judge
 from iknow import EpistemicClassifier
 from iknow.evaluation.peers import Observed, Softmax
@@ -127,7 +128,10 @@ def test_a_quick_run_of_the_scoreboard_gives_all_tables(tmp_path):
     assert summary.error(cell) == 1  # no answer about noise is right
     assert summary.wrong(cell, "iknow")[1] < summary.wrong(cell, "softmax")[1]
     assert {"GEN", "SIRC (residual)", "fDBD", "NNGuide"} <= set(summary.peers(PROBLEMS[name]))
-    assert by_name(by_position(results)) == results
+    (tmp_path / RESULTS).write_text(json.dumps(results))
+    assert Summary(shorten(join([tmp_path]))).cells(summary.problems()) == summary.cells(
+        summary.problems()
+    )
     for make in TABLES:
         assert name in make(summary)
     assert "cells" in table.losses(summary)
@@ -217,8 +221,8 @@ def recorded(clean, strange):
     """Results of one seed in which each method is (wrong at three coverages, AUGRC) by cell."""
 
     def cell(figures):
-        wrong = {name: list(each[0]) for name, each in figures.items()}
-        areas = {name: each[1] for name, each in figures.items()}
+        wrong = [each[0] for each in figures.values()]
+        areas = [each[1] for each in figures.values()]
         return {"n": 10, "error": 0.5, "wrong": wrong, "asserted": wrong, "augrc": areas}
 
     cells = {"clean": cell(clean)} | {name: cell(each) for name, each in strange.items()}
@@ -226,8 +230,8 @@ def recorded(clean, strange):
         "0.95": {"iknow": {"coverage": 0.9, "accuracy": 1.0},
                  "softmax": {"coverage": 0.93, "accuracy": 1.0}},
     }  # fmt: skip
-    plain = {"cells": cells, "certified": certified, "left_out": [], "model_error": 0.1}
-    noisy = {"cells": {"wrong labels": cell(clean)}, "certified": {}}
+    both = {"methods": list(clean), "certified": certified, "left_out": [], "model_error": 0.1}
+    plain, noisy = both | {"cells": cells}, both | {"cells": {"wrong labels": cell(clean)}}
     runs = {"MNIST MLP": {"0": {"plain": plain, "noisy": noisy}}}
     return Summary({"coverages": [0.5, 0.75, 0.9], "runs": runs})
 
