@@ -85,8 +85,11 @@ def test_searches_in_torch_find_what_the_exact_index_does():
     labels, belief, rows = rng.integers(0, 3, 200), rng.integers(0, 3, 33), np.arange(33)
     layer = LayerEvidence(torch.from_numpy(points), torch.from_numpy(labels), 3, (2, 3))
     given = torch.from_numpy(queries)
-    own, other = (layer.distance(given, r) for r in layer.find(given, torch.from_numpy(belief)))
-    ranked = CpuIndex(points, labels, 3).gather(queries, 0, 3).distances
+    found = layer.find(given, torch.from_numpy(belief))
+    own, other, tenth = (layer.distance(given, each) for each in found)
+    exact = CpuIndex(points, labels, 3).gather(queries, 10, 3)
+    np.testing.assert_allclose(tenth.numpy(), exact.neighbor_distance(10), rtol=1e-4)
+    ranked = exact.distances
     against = ranked[:, :, 2].copy()
     against[rows, belief] = np.inf
     np.testing.assert_allclose(own.numpy(), ranked[rows, belief, 1], rtol=1e-4)
@@ -94,19 +97,46 @@ def test_searches_in_torch_find_what_the_exact_index_does():
 
 
 @pytest.mark.parametrize("mode", ["sum", "max", "distance"])
-def test_descent_stays_within_its_limits(mode):
+@pytest.mark.parametrize(
+    ("limits", "least"), [((0.5, 1.0, 0.9), 0.1), ((np.inf, 0.0, 0.9), -np.inf)]
+)
+def test_descent_stays_within_its_limits(mode, limits, least):
     torch = pytest.importorskip("torch")
     from benchmarks.scoreboard.torch.descent import Conditions, LayerEvidence, descend
 
     x = torch.rand(60, 6, generator=torch.Generator().manual_seed(0))
     y = (x[:, 0] > 0.5).long()
     layers = {"input": LayerEvidence(x, y, 2, (1, 3))}
-    maps, limits = {"input": lambda a: a}, {"input": (0.5, 1.0)}
-    conditions = Conditions(torch.nn.Linear(6, 2), maps, layers, limits)
+    maps, limits = {"input": lambda a: a}, {"input": limits}
+    conditions = Conditions(torch.nn.Linear(6, 2), maps, layers, limits, least)
     start, target = x[:10], 1 - y[:10]
     found = descend(conditions, start, target, x[10:20], 0.1, 9, begin="guide", mode=mode)
     assert (found - start).abs().max() <= 0.1 + 1e-6
     assert 0 <= found.min() <= found.max() <= 1
+
+
+def test_descent_turns_an_answer_where_every_voice_can_be_satisfied():
+    torch = pytest.importorskip("torch")
+    from benchmarks.scoreboard.torch.descent import Conditions, LayerEvidence, descend
+
+    x = torch.rand(400, 2, generator=torch.Generator().manual_seed(0))
+    y = (x[:, 0] > 0.5).long()
+    network = torch.nn.Linear(2, 2)
+    with torch.no_grad():
+        network.weight.copy_(torch.tensor([[-9.0, 0.0], [9.0, 0.0]]))
+        network.bias.copy_(torch.tensor([9.0, -9.0]) / 2)
+    layer, maps = LayerEvidence(x, y, 2, (1, 3)), {"input": lambda a: a}
+    conditions = Conditions(network, maps, {"input": layer}, {"input": (0.1, 1.2, 0.2)}, 1.5)
+    start = torch.tensor([[0.44, 0.3], [0.45, 0.7]])
+    target = torch.tensor([1, 1])
+    found = descend(conditions, start, target, x[:2], 0.2, 60, begin="self", mode="sum")
+    own, other, tenth = (layer.distance(found, rows) for rows in layer.find(found, target))
+    with torch.no_grad():
+        logits = network(found)
+    assert (logits[:, 1] - logits[:, 0] >= 1.5).all()
+    assert (own <= 0.1).all()
+    assert (other >= 1.2 * own).all()
+    assert (tenth <= 0.2).all()
 
 
 TABLES = (
