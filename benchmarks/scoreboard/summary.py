@@ -9,18 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.scoreboard.problems import DESIGN, HELD_OUT, PROBLEMS, Problem
+from benchmarks.scoreboard.cells import CLEAN, WRONG_LABELS
+from benchmarks.scoreboard.problems import PROBLEMS, Problem
 from iknow.core.arrays import Floats
 
 GROUPS: dict[str, tuple[Problem, ...]] = {
-    "networks, design": tuple(p for p in DESIGN if p.is_network),
-    "networks, held out": tuple(p for p in HELD_OUT if p.is_network),
-    "trees, design": tuple(p for p in DESIGN if not p.is_network),
-    "trees, held out": tuple(p for p in HELD_OUT if not p.is_network),
+    f"{kind}, {mark}": tuple(
+        problem
+        for problem in PROBLEMS.values()
+        if problem.is_network == (kind == "networks") and problem.held_out == (mark == "held out")
+    )
+    for kind in ("networks", "trees")
+    for mark in ("design", "held out")
 }
 VARIANTS = ("plain", "noisy", "unseen")
-AS_CLOSE = 0.002
-"""A method is as good as the best if it asserts at most this share more that is wrong."""
+OURS, CONFIDENCE, ENSEMBLE = "iknow", "softmax", "ensemble of three"
 
 MAPPED = ("wrong", "asserted", "augrc")
 
@@ -51,6 +54,26 @@ class Summary:
                 found |= dict.fromkeys((problem.name, name) for name in _cells_of(run))
         return list(found)
 
+    def strange(self, problem: Problem) -> list[Cell]:
+        """The cells of other data than the model was trained for."""
+        return [cell for cell in self.cells([problem]) if cell[1] not in (CLEAN, WRONG_LABELS)]
+
+    def clean(self, problem: Problem, method: str) -> Floats:
+        """Share of clean test data asserted and wrong at each coverage."""
+        return self.wrong((problem.name, CLEAN), method)
+
+    def augrc_clean(self, problem: Problem, method: str) -> float:
+        """On clean test data alone."""
+        return self._augrc((problem.name, CLEAN), method)
+
+    def augrc_all(self, problem: Problem, method: str) -> float:
+        """The mean over strange cells, each with clean data, half and half."""
+        return float(np.mean([self._augrc(cell, method) for cell in self.strange(problem)]))
+
+    def peers(self, problem: Problem) -> list[str]:
+        """The other methods that ask one model."""
+        return [name for name in self.methods([problem]) if name not in (OURS, ENSEMBLE)]
+
     def methods(self, problems: Sequence[Problem]) -> list[str]:
         """Methods that apply to all of the problems, iknow first."""
         names = [
@@ -62,30 +85,28 @@ class Summary:
 
     def wrong(self, cell: Cell, method: str) -> Floats:
         """Share asserted and wrong at each coverage, the mean of seeds; NaN where not reached."""
+        return self._shares(cell, method, "wrong")
+
+    def asserted(self, cell: Cell, method: str) -> Floats:
+        """Share asserted, likewise."""
+        return self._shares(cell, method, "asserted")
+
+    def _shares(self, cell: Cell, method: str, what: str) -> Floats:
         rows = [
-            [np.nan if value is None else value for value in _by_plain(found["wrong"])[method]]
+            [np.nan if value is None else value for value in _by_plain(found[what])[method]]
             for found in self._found(cell)
         ]
         means: Floats = np.mean(np.array(rows, dtype=np.float64), axis=0)
         return means
-
-    def right(self, cell: Cell, method: str) -> Floats:
-        """Share asserted and right at each coverage, the mean of seeds; NaN where not reached."""
-        rows = [
-            [np.nan if value is None else value for value in _by_plain(found["asserted"])[method]]
-            for found in self._found(cell)
-        ]
-        means: Floats = np.mean(np.array(rows, dtype=np.float64), axis=0)
-        return means - self.wrong(cell, method)
 
     def mean_right(self, problems: Sequence[Problem], method: str) -> Floats:
-        """The mean over the cells in which an answer can be right."""
+        """Share asserted and right, the mean over the cells in which an answer can be right."""
         cells = [cell for cell in self.cells(problems) if self.error(cell) < 1]
-        means: Floats = np.mean([self.right(cell, method) for cell in cells], axis=0)
+        shares = [self.asserted(cell, method) - self.wrong(cell, method) for cell in cells]
+        means: Floats = np.mean(shares, axis=0)
         return means
 
-    def augrc(self, cell: Cell, method: str) -> float:
-        """The mean of seeds."""
+    def _augrc(self, cell: Cell, method: str) -> float:
         return float(np.mean([_by_plain(found["augrc"])[method] for found in self._found(cell)]))
 
     def error(self, cell: Cell) -> float:
@@ -96,26 +117,6 @@ class Summary:
         """The mean over all cells at each coverage; NaN if a cell is not reached."""
         means: Floats = np.mean([self.wrong(cell, method) for cell in self.cells(problems)], axis=0)
         return means
-
-    def reached(self, problems: Sequence[Problem], method: str) -> Floats:
-        """The share of cells in which each coverage is reached by every seed."""
-        shares: Floats = np.mean(
-            [~np.isnan(self.wrong(cell, method)) for cell in self.cells(problems)], axis=0
-        )
-        return shares
-
-    def mean_augrc(self, problems: Sequence[Problem], method: str) -> float:
-        return float(np.mean([self.augrc(cell, method) for cell in self.cells(problems)]))
-
-    def best_other(self, cell: Cell, at: int) -> tuple[str, float]:
-        """The best method but iknow in a cell, at the coverage of a position, and its share."""
-        shares = {
-            name: self.wrong(cell, name)[at]
-            for name in self.methods([PROBLEMS[cell[0]]])
-            if name != "iknow"
-        }
-        name = min(shares, key=lambda each: np.nan_to_num(shares[each], nan=np.inf))
-        return name, float(shares[name])
 
     def certified(self, problem: str, variant: str, accuracy: str, method: str) -> Floats | None:
         """Mean coverage and accuracy on test data, or None if it was not measured."""

@@ -61,6 +61,7 @@ class ServedAnswer:
     level: float | None
     exemplars: Mapping[str, int] | None
     evidence: Mapping[str, Any] | None
+    explanation: Mapping[str, Any] | None
 
 
 class ServedAnswers(Sequence[ServedAnswer]):
@@ -81,6 +82,7 @@ class ServedAnswers(Sequence[ServedAnswer]):
         exemplars: Of length n, if asked for: by layer, the training row of the believed class that
             is nearest, -1 for none.
         evidence: Of length n, if asked for: by layer, the distances for and against.
+        explanation: Of length n, if asked for: why, in a sentence and in numbers.
 
     Examples:
         >>> said = schema.RowAnswer(7, "IDK", "EXTRAPOLATION", 0.01)
@@ -94,7 +96,7 @@ class ServedAnswers(Sequence[ServedAnswer]):
     def __init__(self, reply: schema.AssessReply) -> None:
         self._said = said = [
             ServedAnswer(each.belief, Assertion[each.assertion], Reason[each.reason], each.level,
-                         each.exemplars, each.evidence)
+                         each.exemplars, each.evidence, each.explanation)
             for each in reply.answers
         ]  # fmt: skip
         self.model, self.version = reply.model, reply.version
@@ -107,9 +109,12 @@ class ServedAnswers(Sequence[ServedAnswer]):
         self.assertion: Assertions = codes.view(Assertions)
         self.reason: Reasons = reasons.view(Reasons)
         self.level = np.array([each.level for each in said], np.float64)  # None becomes NaN
-        self.exemplars, self.evidence = (
+        self.exemplars, self.evidence, self.explanation = (
             tuple(column) if any(each is not None for each in column) else None
-            for column in ([each.exemplars for each in said], [each.evidence for each in said])
+            for column in (
+                [getattr(each, name) for each in said]
+                for name in ("exemplars", "evidence", "explanation")
+            )
         )
 
     def __len__(self) -> int:
@@ -213,6 +218,7 @@ class Client:
         version: str | None = None,
         evidence: bool = False,
         exemplars: bool = False,
+        explain: bool = False,
         watch: bool = True,
         request_id: str | None = None,
     ) -> ServedAnswers:
@@ -226,6 +232,7 @@ class Client:
             version: Which version to ask. Default: the one the service prefers.
             evidence: Whether to tell the distances for and against.
             exemplars: Whether to tell the nearest training rows.
+            explain: Whether to explain each answer; for up to 100 samples.
             watch: Whether the alarm may look at these samples; not at those of a test.
             request_id: What the audit calls this request. Default: the service makes an id.
 
@@ -234,7 +241,9 @@ class Client:
             ServiceError: The service refuses it, with its `status`; or there is no answer.
         """
         kind, body = encode(X)
-        chosen = {"evidence": evidence, "exemplars": exemplars, "watch": watch}
+        chosen = {
+            "evidence": evidence, "exemplars": exemplars, "explain": explain, "watch": watch
+        }  # fmt: skip
         query = urlencode({name: str(bool(value)).lower() for name, value in chosen.items()})
         headers = {"Content-Type": kind}
         if request_id is not None:
