@@ -1,10 +1,19 @@
 """Errors: whatever is quoted in them, somebody can read them."""
 
 import pickle
+from pathlib import Path
 
 import pytest
 
-from iknow.errors import LONGEST_MESSAGE, BundleError, InputError, MissingExtraError, ServiceError
+from iknow.errors import (
+    HOME,
+    LONGEST_MESSAGE,
+    BundleError,
+    InputError,
+    MissingExtraError,
+    ServiceError,
+    warn,
+)
 
 
 @pytest.mark.parametrize("kind", [InputError, BundleError])
@@ -28,3 +37,17 @@ def test_errors_cross_processes(error):
     assert type(again) is type(error)
     assert str(again) == str(error)
     assert vars(again) == vars(error)
+
+
+def test_a_warning_is_of_the_line_that_called_iknow_whatever_stands_between():
+    def made(source, file, known):
+        exec(compile(source, file, "exec"), known)
+        return known
+
+    inside = str(Path(HOME) / "made_up.py")
+    known = made("def inner():\n    warn('careful')", inside, {"warn": warn})
+    known = made("def between(call):\n    call()", "functools.py", known)
+    known = made("def outer():\n    between(inner)", inside, known)
+    with pytest.warns(UserWarning, match="careful") as warned:
+        known["outer"]()
+    assert warned[0].filename == __file__

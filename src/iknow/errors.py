@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from types import FrameType
 
 LONGEST_MESSAGE = 1400
 """Characters, as a message may quote input of any size. The command line prints longer lines, so
@@ -100,11 +101,17 @@ HOME = os.path.dirname(__file__) + os.sep
 
 
 def warn(message: str) -> None:
-    """Warn of the line that called iknow, however deep inside we are."""
-    frame, level = sys._getframe(), 1
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(HOME):
+    """Warn of the line that called iknow, however deep inside we are.
+
+    Between two frames of ours may be others, such as those of functools.
+    """
+    frame: FrameType | None = sys._getframe()
+    level = caller = 1
+    while frame is not None:
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, stacklevel=level)
+        if frame is not None and frame.f_code.co_filename.startswith(HOME):
+            caller = level
+    warnings.warn(message, stacklevel=caller + 1)
 
 
 def _shorten(message: str) -> str:

@@ -11,6 +11,7 @@ from iknow import Assertion, Ball, EpistemicClassifier, Reason, RelativeBall, ev
 from iknow.errors import InputError, SelectionError
 from iknow.metrics import Cosine, Euclidean
 from iknow.models import PrecomputedModel
+from iknow.selection.validation import split_rows
 from iknow.testing import assert_same_evidence
 from tests.storage.test_saved_levels import make_outputs
 
@@ -51,13 +52,13 @@ def test_by_default_the_samples_at_the_chosen_level_or_above_are_ik(network):
         np.testing.assert_array_equal(known, assessment.level >= selection.level)
         assert 0 < known.sum() < 200
         assert {type(rule) for rule in classifier.neighborhoods_.values()} == {RelativeBall}
-        assert {rule.quorum for rule in classifier.neighborhoods_.values()} == {(3, 3)}
+        assert {rule.quorum for rule in classifier.neighborhoods_.values()} == {(1, 3)}
 
 
 def test_what_holds_a_level_down_is_the_reason_why_it_is_not_ik(network):
     X, y = make_data(400, seed=1)
     classifier = fitted(network).tune(X, y, coverage=0.6)
-    strange = np.concatenate([make_data(600, seed=2)[0], make_data(50, seed=3)[0] * 3])
+    strange = np.concatenate([make_data(1200, seed=2)[0], make_data(50, seed=3)[0] * 3])
     assessment = classifier.assess(strange)
     weakest = np.array([text.split()[0] for text in assessment.weakest])
     known = assessment.assertion == Assertion.IK
@@ -181,13 +182,46 @@ def noisy_layer(n, seed):
     return (np.eye(3)[beliefs], {"told": told, "noise": rng.normal(size=(n, 4))}), y
 
 
-def test_a_layer_of_noise_says_nothing_about_classes():
+def noisy(n, seed, share):
+    """`make_data` with some labels moved to another class."""
+    X, y = make_data(n, seed)
+    rng = np.random.default_rng(seed)
+    return X, np.where(rng.random(n) < share, (y + rng.integers(1, 3, n)) % 3, y)
+
+
+def test_training_samples_with_wrong_labels_take_a_larger_quorum(network):
+    classifier = EpistemicClassifier(network, progress=False)
+    X, y = make_data(2000, seed=1)
+    chosen = {}
+    for share in (0.0, 0.1):
+        classifier.fit(*noisy(1500, 5, share))
+        chosen[share] = classifier.tune(X, y, coverage=0.7).selection_.levels.quorum
+        assert classifier.tune(X, coverage=0.7).selection_.levels.quorum == (1, 3)
+    assert chosen == {0.0: (1, 3), 0.1: (5, 5)}
+    assert "5 of its samples are near" in str(classifier.tune(X, y, coverage=0.7).selection_)
+    fixed = EpistemicClassifier(network, quorum=2, progress=False).fit(*noisy(1500, 5, 0.1))
+    assert fixed.tune(X, y, coverage=0.7).selection_.levels.quorum == (2, 2)
+
+
+def test_labels_that_certify_choose_no_quorum(network):
+    classifier = EpistemicClassifier(network, progress=False).fit(*noisy(1500, 5, 0.1))
+    X, y = make_data(2000, seed=1)
+    seed = np.random.RandomState(0).randint(np.iinfo(np.int32).max)  # that of `random_state=0`
+    _, certifying = split_rows(len(y), seed)
+    other = y.copy()
+    other[certifying] = np.random.default_rng(0).permutation(y[certifying])
+    expected = classifier.tune(X, y, accuracy=0.8).selection_.levels
+    assert expected.quorum != (1, 3)
+    with pytest.raises(SelectionError):
+        classifier.tune(X, other, accuracy=0.8)
+    assert classifier.tune(X, other, accuracy=0.2).selection_.levels.quorum == expected.quorum
+
+
+def test_a_layer_of_noise_says_next_to_nothing_about_classes():
     classifier = EpistemicClassifier(PrecomputedModel(), progress=False).fit(*make_outputs(300, 0))
     classifier.tune(*make_outputs(900, 1), coverage=0.7)
-    spoken = {v.name for v in classifier.selection_.levels.voices if v.layer == "noise"}
-    assert spoken == {"familiarity"}
-    rule = classifier.neighborhoods_["noise"]
-    assert (rule.radius, rule.ratio) == (np.inf, 0.0)
+    budgets = {(v.layer, v.name): v.budget for v in classifier.selection_.levels.voices}
+    assert budgets.get(("noise", "clarity"), 0) <= 0.05 < budgets["a", "clarity"]
     X_new, y_new = make_outputs(200, 2)
     assert evaluate(classifier.assess(X_new), y_new).f_ik == pytest.approx(0.7, abs=0.1)
     # But noise that is like none in training is told.

@@ -191,7 +191,7 @@ def test_columns_that_moved_are_told_to_a_network_too():
     expected = at_hand().tune(X[VALIDATION], Y[VALIDATION]).assess(X[TEST])
     np.testing.assert_array_equal(classifier.assess(frame[TEST]).assertion, expected.assertion)
     np.testing.assert_array_equal(classifier.assess(X[TEST]).assertion, expected.assertion)
-    with pytest.raises(InputError, match="feature names"):
+    with pytest.raises(InputError, match="the order of the training data"):
         classifier.assess(frame[TEST][list("badc")])
 
 

@@ -11,7 +11,7 @@ from iknow import Ball, EpistemicClassifier, Nearest, RelativeBall
 from iknow.classifier.plan import (
     CheckedParameters,
     as_layer_names,
-    as_quorum,
+    as_quorums,
     fixed_rules,
 )
 from iknow.core.rule import Rule
@@ -73,7 +73,7 @@ def test_only_a_rule_with_a_radius_is_left_to_tune():
 @pytest.mark.parametrize(
     ("rule", "quorum", "expected"),
     [
-        (RelativeBall, None, (3, 3)),
+        (RelativeBall, None, (1, 3)),
         (Ball, None, (1, 1)),
         (Nearest, None, (1, 1)),
         (RelativeBall, 1, (1, 1)),
@@ -83,7 +83,7 @@ def test_only_a_rule_with_a_radius_is_left_to_tune():
     ],
 )
 def test_a_quorum_is_one_number_or_two_and_each_rule_has_a_usual_one(rule, quorum, expected, data):
-    assert as_quorum(quorum, rule) == expected
+    assert as_quorums(quorum, rule)[0] == expected
     inputs = np.eye(2)[data[1]], {"input": data[0]}
     classifier = EpistemicClassifier(PrecomputedModel(), rule=rule, quorum=quorum, k=5)
     classifier.fit(inputs, data[1])

@@ -96,15 +96,15 @@ REFUSED = {
     "complex": (VALUES + 1j, "[cC]omplex"),
     "records": (np.zeros((4, 3), dtype=[("a", float)]), "dtype"),
     "sparse": (csr_array(VALUES), "sparse matrix"),
-    "ragged": ([[1.0, 2.0], [3.0]], "must be an array"),
+    "ragged": ([[1.0, 2.0], [3.0]], "rows of different lengths"),
     "number": (3.0, "samples along its first axis; got float"),
     "generator": ((row for row in VALUES), "got generator"),
     "set": ({1.0, 2.0}, "got set"),
     "nothing": (None, "got NoneType"),
 }
 TEXT = {
-    "text": (VALUES.astype(str), "dtype <U"),
-    "bytes": (VALUES.astype("S4"), "dtype .S"),
+    "text": (VALUES.astype(str), "got text"),
+    "bytes": (VALUES.astype("S4"), "got text"),
     "text among objects": (objects("5"), "at .1, 2. it has '5' of type str"),
     "date among objects": (objects(np.datetime64("2020-01-01")), "of type datetime64"),
     "time span among objects": (objects(np.timedelta64(5, "D")), "of type timedelta64"),

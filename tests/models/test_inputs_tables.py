@@ -87,7 +87,7 @@ def test_a_feature_order_that_changed_is_refused(form):
     filled = FORMS["pandas"](numbers).fillna(0)
     ec = EpistemicClassifier(LogisticRegression().fit(filled, LABELS)).fit(filled, LABELS)
     moved = {name: filled[name].tolist() for name in ("size", "count")}
-    with pytest.raises(InputError, match=r"(?s)same order.*feature_names_in_"):
+    with pytest.raises(InputError, match=r"(?s)order of the training.*feature_names_in_"):
         ec.predict({"polars": pl.DataFrame, "Arrow": pa.table}[form](moved))
 
 

@@ -444,13 +444,14 @@ def test_where_nothing_is_certified_the_error_tells_the_bound_and_the_samples_ne
     problem = uniform_problem(250, (8, 14))
     with pytest.raises(SelectionError) as error:
         problem.certify(accuracy=0.92)
-    needed = int(re.search(r"About (\d+) validation samples would be needed", str(error.value))[1])
+    said = re.search(r"About ([\d,]+) validation samples would be needed", str(error.value))[1]
+    needed, exact = int(said.replace(",", "")), np.ceil(1.25 * samples_needed(0.92, 0.9, 0.07))
     bound = lower_bound(200, 14, 0.9)
     assert (
         "no setting is certified to be right on 0.92 of IK with confidence 0.9: the most "
         f"promising reaches a lower bound of {bound:.4g} (200 IK samples, 14 wrong)"
     ) in str(error.value)
-    assert needed == np.ceil(1.25 * samples_needed(0.92, 0.9, 0.07)) > 500
+    assert 500 < exact <= needed < 1.1 * exact
     more = uniform_problem(needed, (needed // 60, int(0.07 * needed * 0.8)))
     assert more.certify(accuracy=0.92).certificate.bound >= 0.92
 
@@ -522,3 +523,11 @@ def test_the_time_limit_is_shared_by_all_prices(monkeypatch):
     assert limits[0] <= 1000 / 17
     assert limits[-1] <= 1000
     assert sorted(limits) == limits  # what one price leaves, the next may use
+
+
+@pytest.mark.parametrize(
+    ("n", "said"),
+    [(1, "About 1"), (97, "About 97"), (3728, "About 3,800"), (13_892_670, "About 14 million")],
+)
+def test_a_number_of_samples_is_said_in_two_digits(n, said):
+    assert guarantee._in_words(n) == said

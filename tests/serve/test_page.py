@@ -215,10 +215,25 @@ def test_text_of_the_server_never_becomes_markup(open_page, live, reader, clock)
     model = status["models"][0]
     model["promises"], model["version"] = [HOSTILE], HOSTILE
     entry = model["live"]["unknown"][0]
-    entry |= dict.fromkeys(("belief", "reason", "request", "sentence", "weakest"), HOSTILE)
+    entry |= dict.fromkeys(("belief", "reason", "request", "sentence", "decides"), HOSTILE)
     near = {"row": 1, "label": HOSTILE, "distance": 2.0}
     entry["layers"] = [
-        {"layer": HOSTILE, "reach": 1.0, "support": [HOSTILE], "for": [near], "against": []}
+        {
+            "layer": HOSTILE,
+            "reach": 1.0,
+            "findings": [HOSTILE],
+            "for": [near],
+            "against": [],
+            "features": [
+                {
+                    "feature": HOSTILE,
+                    "value": HOSTILE,
+                    "values": [HOSTILE],
+                    "share": 1.0,
+                    "unseen": HOSTILE,
+                }
+            ],
+        }
     ]
     entry["picture"] = {"png": "javascript:alert(1)", "width": 1, "height": 1}
     model["live"]["by_class"]["rows"][0]["label"] = HOSTILE
@@ -410,6 +425,6 @@ def test_numbers_as_a_person_says_them(open_page, live):
     )
     assert said == [
         "–", "33.3%", "< 0.1%", "> 99.9%", "100.0%", "1 second", "1 minute", "3 days", "just now",
-        "1 minute ago", "4.2 ms", "12.3 s", "–", "below 1", "100", "10³²", "0", "0.004", "0.50",
+        "1 minute ago", "4.2 ms", "12.3 s", "–", "below 1", "100", "> 10⁶", "0", "0.004", "0.50",
         "No.", "0.21/s",
     ]  # fmt: skip

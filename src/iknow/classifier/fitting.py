@@ -14,7 +14,7 @@ in the order of the classes. In memory are the labels, the row numbers and one b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -32,8 +32,9 @@ from iknow.classifier.observe import (
     read,
     search_all,
 )
-from iknow.classifier.plan import CheckedParameters, Plan, as_quorum, kind_of
+from iknow.classifier.plan import CheckedParameters, Plan, as_quorums, kind_of
 from iknow.core.arrays import Floats32, Ints, Labels
+from iknow.core.evidence import stack_evidence
 from iknow.core.level import are_probabilities
 from iknow.core.quorum import Contrast, Quorum, find_contrast, weigh
 from iknow.core.text import as_flag, as_real, names, shown
@@ -68,6 +69,7 @@ from iknow.rules import Ball
 from iknow.search.layer import LayerIndex
 from iknow.search.scratch import Folder, Spool, as_folder
 from iknow.selection import Goal, Selection, check_unseen, choose
+from iknow.selection.levels import choose_quorum
 from iknow.selection.selection import View
 from iknow.selection.validation import Validation
 from iknow.selection.validation import split_rows as split_at_random
@@ -156,7 +158,7 @@ def collect(
     labels = name_labels(samples.all_labels(), classifier.classes)
     if known is None and not parts:
         settings.check_labels(labels)
-    check_valid(observation.invalid, "training", positions, layers)
+    check_valid(observation.invalid, "training", positions, layers, model)
     some = slice(None) if folder is None else choose_rows(found)
     typical = {layer: values[some] for layer, values in found.items()}
     warn_of_layers(typical, raw=not settings.levels and not settings.named)
@@ -239,24 +241,28 @@ def select(
     """The rules for a goal, chosen on some samples; positions: see `check_valid`."""
     codes_of(plan, samples, classifier.classes)  # before the model works, if they are at hand
     rule = kind_of(classifier.rule)
-    quorum = as_quorum(classifier.quorum, rule)
-    k = goal.neighbors_needed(rule, plan.index.n_rows, quorum)
+    quorums = as_quorums(classifier.quorum, rule)
     what = "validation" if positions is None else "training"
-    seen, heard = look(plan, samples, k, quorum, what, positions, classifier.progress)
-    seen, others = replace(seen, y_true=codes_of(plan, samples, classifier.classes)), None
-    heard_of_others = None
+    if reference is not None or (samples.inputs is not None and samples.labels is None):
+        quorums = quorums[:1]  # the path is laid without labels, which would choose
+    k = goal.neighbors_needed(rule, plan.index.n_rows, quorums[0])
+    looked, heard = look(plan, samples, k, quorums, what, positions, classifier.progress)
+    # Labels or levels promise something about the others, so they must not choose.
+    n = len(looked[0])
+    chooses = np.arange(n) if goal.coverage else split_at_random(n, goal.random_state)[0]
+    y_true = codes_of(plan, samples, classifier.classes)
+    seen = choose_quorum([replace(each, y_true=y_true) for each in looked], chooses)
+    others = heard_of_others = None
     if reference is not None:
         further = read(classifier, plan, reference)
-        others, heard_of_others = look(
-            plan, further, k, quorum, "reference", None, classifier.progress
+        (others,), heard_of_others = look(
+            plan, further, k, quorums, "reference", None, classifier.progress
         )
         if others.from_probabilities != seen.from_probabilities:
             # The scores look like probabilities in one set alone, so they rank in neither.
             seen, others = replace(seen, confidence=None), replace(others, confidence=None)
     views: tuple[View, ...] = ()
     if heard is not None and seen.confidence is not None:
-        # Labels or levels promise something about the others, so they must not choose views.
-        chooses = slice(None) if goal.coverage else split_at_random(len(seen), goal.random_state)[0]
         views = try_views(heard[chooses] if heard_of_others is None else heard_of_others)
         kinds = tuple(each.kind for each in views if each.is_used)
         seen = replace(seen, confidence=heard.confidence(kinds), views=kinds)
@@ -295,20 +301,23 @@ def look(
     plan: Plan,
     samples: Samples,
     k: int,
-    quorum: Quorum,
+    quorums: Sequence[Quorum],
     what: str,
     positions: Ints | None,
     progress: bool,
-) -> tuple[Validation, Heard | None]:
-    """What tuning needs to know about samples that `fit` has not seen, and what is heard in views
-    of them, if the model has any.
+) -> tuple[list[Validation], Heard | None]:
+    """What tuning needs to know about samples that `fit` has not seen, for each quorum, and what is
+    heard in views of them, if the model has any.
     """
     odds: list[list[Heard]] = []
     normalized: list[bool] = []
+    weighed: dict[str, list[list[Contrast]]] = {layer: [] for layer in plan.layers}
 
     def contrast(layer: str, seen: Observation) -> Contrast:
-        found = plan.indexes[layer].gather(seen.activations[layer], k, max(quorum))
-        return find_contrast(weigh(found, quorum, seen.belief), seen.belief)
+        found = plan.indexes[layer].gather(seen.activations[layer], k, max(map(max, quorums)))
+        pairs = (weigh(found, quorum, seen.belief) for quorum in quorums)
+        weighed[layer].append([find_contrast(each, seen.belief) for each in pairs])
+        return weighed[layer][-1][0]
 
     def heard() -> Iterator[Observation]:
         views = plan.model.views
@@ -318,13 +327,17 @@ def look(
             yield replace(without_scores(seen), views={})
 
     whole, evidence = search_all(heard(), plan.layers, contrast, None, keeps=False)
-    check_valid(whole.invalid, what, positions, plan.layers)
+    check_valid(whole.invalid, what, positions, plan.layers, plan.model)
     if positions is None:  # otherwise fit held them out itself
         check_unseen(evidence, plan.indexes)
     from_probabilities = all(normalized)
     of_all = Heard.joined([each[from_probabilities] for each in odds])
-    found = Validation(evidence, whole.belief, None, of_all.odds[0], from_probabilities)
-    return found, of_all if of_all.kinds else None
+    found = (
+        {layer: stack_evidence([part[i] for part in parts]) for layer, parts in weighed.items()}
+        for i in range(len(quorums))
+    )
+    known = (whole.belief, None, of_all.odds[0], from_probabilities)
+    return [Validation(each, *known) for each in found], of_all if of_all.kinds else None
 
 
 def _train(

@@ -2,7 +2,8 @@
 
 What the user passes becomes samples for the model. The number and names of the features are
 recorded at `fit`, as scikit-learn does, and compared afterwards; other models take numbers by their
-places, so only a table's names must not change.
+places, so only a table's names must not change. A pipeline that itself takes columns by name may
+get them in any order, and further ones: `fit` decides which go on.
 
 One loop serves fitting, tuning and assessing. It asks the model about a batch and searches each
 layer for what is wanted: evidence, a decision by the layer's rule, or the contrast that tuning
@@ -30,14 +31,22 @@ from iknow.core.evidence import (
     pad_evidence,
     stack_evidence,
 )
-from iknow.errors import InputError
+from iknow.core.text import shown
+from iknow.errors import InputError, warn
 from iknow.explain.features import Measured
 from iknow.explain.later import Later
 from iknow.metrics.lipschitz import unwrap
 from iknow.models import PrecomputedModel
 from iknow.models.adapt import has_base
+from iknow.models.differences import (
+    compare_columns,
+    find_changed_columns,
+    find_differences,
+    find_twice,
+)
 from iknow.models.inputs import as_pandas
-from iknow.models.model import Model, Observation, join_whole, without_scores
+from iknow.models.model import Model, Observation, check_width, join_whole, without_scores
+from iknow.models.probe import Probe
 from iknow.models.samples import Samples, as_samples, as_vector, map_ahead, name_positions, track
 from iknow.models.views import Heard, ask_views
 from iknow.search.layer import LayerIndex
@@ -48,6 +57,7 @@ if TYPE_CHECKING:
 About = TypeVar("About", bound=Columns)
 
 BYTES_OF_ACTIVATIONS_KEPT = 1 << 30  # over all layers, to gather evidence later
+NO_TABLE = "X must be an array or a data frame: "
 MOST_UNNAMED = 30  # features without names: more are hardly a table
 QUERIES_AT_ONCE = 4096  # of the kept activations, so that copies of them stay small
 
@@ -61,12 +71,24 @@ def read(classifier: EpistemicClassifier, source: Plan | Model, X: Any, y: Any =
     model, layers = (source, ()) if isinstance(source, Model) else (source.model, source.layers)
     by_columns = model.knows_columns and model is not classifier.model
 
+    trained = () if source is model else _inputs_of(source)
+
     def prepare(inputs: Any) -> Any:
         prepared = model.prepare(inputs)
         table = prepared if isinstance(inputs, Mapping) else inputs
         known = hasattr(classifier, "n_features_in_")
         if (known or source is model) and (by_columns or hasattr(table, "columns")):
-            check_features(classifier, model, table, layers if known else None)
+            try:
+                chosen = check_features(classifier, model, table, layers if known else None)
+            except InputError as error:
+                raise _explained(error, trained, prepared) from error
+            prepared = prepared if chosen is None else prepared[chosen]
+        for inputs_before in trained:
+            certain, probable = find_changed_columns(inputs_before, prepared)
+            if certain:
+                raise InputError("; ".join(certain))
+            if probable:
+                warn("; ".join(probable))
         return prepared
 
     takes_pairs = isinstance(model, PrecomputedModel)
@@ -78,12 +100,23 @@ def name_labels(labels: Labels, classes: Any) -> Labels:
     return labels if classes is None else name_positions(labels, as_vector(classes, "classes"))
 
 
+def _inputs_of(plan: Any) -> tuple[Any, ...]:
+    """The training inputs that a plan keeps, if it keeps any."""
+    return (plan.probe.inputs,) if isinstance(plan.probe, Probe) else ()
+
+
+def _explained(error: InputError, trained: tuple[Any, ...], given: Any) -> InputError:
+    """The error, after what tells these samples from training inputs."""
+    told = [each for known in trained for each in find_differences(known, given)]
+    return type(error)(f"{'; '.join(told)} ({error})") if told else error
+
+
 def check_features(
     classifier: EpistemicClassifier, model: Any, X: Any, layers: tuple[str, ...] | None
-) -> None:
+) -> list[str] | None:
     """Record the number and names of the features in a classifier, or compare with those.
 
-    layers: those in use; None to record.
+    layers: those in use; None to record. Returns the columns to select, None for all as they are.
     """
     before = getattr(classifier, "feature_names_in_", None)
     is_array = isinstance(X, np.ndarray)
@@ -94,17 +127,30 @@ def check_features(
         else:
             is_same = hasattr(table, "columns") and list(table.columns) == before.tolist()
         if is_same:
-            return
+            return None
+    columns = list(table.columns) if hasattr(table, "columns") else []
+    if layers is None and (twice := find_twice(columns)):
+        raise InputError(f"X has the column {shown(twice)} more than once: rename one")
+    if layers is not None and before is not None and all(isinstance(c, str) for c in columns):
+        remedy = "pass X[ec.feature_names_in_]"
+        told = columns and compare_columns(columns, before.tolist(), remedy)
+        matches = getattr(model, "matches", None)  # of a bundle's own model
+        if told and _reads_by_name(model):
+            if set(before).issubset(columns) and find_twice(columns) is None:
+                return before.tolist()  # type: ignore[no-any-return]
+            told = told if {"input", "table"}.intersection(layers) else ""
+        elif told and matches is not None and matches(table):
+            told = ""
+        if told:
+            raise InputError(told)
+        if columns:
+            return None
     try:
         validate_data(classifier, table, reset=layers is None, skip_check_array=True)
     except Exception as error:  # X may be any object, and fail in any way
-        if before is None or not hasattr(table, "columns") or layers is None:
-            raise InputError(f"X must be an array or a data frame: {error}") from error
-        matches = getattr(model, "matches", None)  # of a bundle's own model
-        by_name = "input" not in layers and _reads_by_name(model)
-        if not by_name and not (matches is not None and matches(table)):
-            remedy = "Pass X[ec.feature_names_in_], the columns as fit had them"
-            raise InputError(f"{str(error).rstrip()}\n{remedy}") from error
+        is_width = layers is not None and "features" in str(error)
+        raise InputError(f"{'' if is_width else NO_TABLE}{error}") from error
+    return None
 
 
 def _reads_by_name(model: Any) -> bool:
@@ -136,7 +182,13 @@ def observe(
     model, n_scored = plan.model, plan.n_scored
 
     def ask(batch: Any) -> Observation:
-        observation = model.observe(batch, layers)
+        try:
+            observation = model.observe(batch, layers)
+            if isinstance(plan.probe, Probe):
+                for layer, values in observation.activations.items():
+                    check_width(layer, values, plan.probe.observed.activations[layer].shape[1])
+        except InputError as error:
+            raise _explained(error, _inputs_of(plan), batch) from error
         if (n_columns := observation.scores.shape[1]) != n_scored:
             raise InputError(
                 f"the scores must have a column for each of the {n_scored} classes; got {n_columns}"
@@ -279,21 +331,31 @@ def measure(classifier: EpistemicClassifier, plan: Plan, seen: Observation) -> M
 
 
 def check_valid(
-    invalid: Bools, what: str, positions: Ints | None = None, layers: Iterable[str] = ()
+    invalid: Bools,
+    what: str,
+    positions: Ints | None = None,
+    layers: Iterable[str] = (),
+    model: Any = None,
 ) -> None:
     """Refuse invalid samples; the error names the first one by its row in the user's X.
 
-    positions: those rows, of shape (n,), if the samples are a part of X. layers: those in use.
+    positions: those rows, of shape (n,), if the samples are a part of X. layers: those in use, of
+    which model.
     """
     if invalid.any():
         first = int(invalid.argmax())
-        remedy = (
-            ". The layer 'input' holds the values as given: if the model accepts NaN, choose layers"
-            " after the step that fills it in, such as an imputer in a pipeline, or 'output' alone;"
-            " for trees, layers=['table', 'leaves']"
-        )
+        remedy = "remove or fix these rows"
+        if "input" in layers:
+            remedy = (
+                "the layer 'input' holds the values as given: remove or fix these rows, or choose "
+                "layers after a step that fills gaps, or 'output' alone"
+            )
+        if "input" in layers and getattr(model, "takes_gaps", False):
+            remedy = (
+                "the model takes gaps, but the layer 'input' does not: pass layers=['table'], with "
+                "'leaves' for trees"
+            )
         raise InputError(
             f"{what} data must be finite: row {first if positions is None else positions[first]} "
-            f"has a NaN or inf value or activation (rows affected: {int(invalid.sum())}); remove "
-            f"or fix these rows{remedy if 'input' in layers else ''}"
+            f"has a NaN or inf value or activation (rows affected: {int(invalid.sum())}); {remedy}"
         )

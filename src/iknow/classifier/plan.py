@@ -132,7 +132,7 @@ class CheckedParameters:
             chosen = choose_layers(model.layers(first), levels=self.levels)
             layers = {each.name: each.role for each in chosen}
         self.roles = {n: model.role(n) if r == "hidden" else r for n, r in layers.items()}
-        self.quorum = as_quorum(classifier.quorum, self.rule)
+        self.quorum = as_quorums(classifier.quorum, self.rule)[0]
         self.fixed = fixed_rules(given, self.k, self.roles, self.quorum)
         self.metrics = as_metrics(classifier.metric, self.roles)
         for metric in self.metrics.values():
@@ -149,7 +149,7 @@ class CheckedParameters:
         if k > n_rows:
             raise InputError(f"k={k} is more than the {n_rows} training samples: use a smaller k")
         largest = max(1, *self.quorum, *(number for rule in rules for number in rule.quorum))
-        if largest > max(n_rows, *RelativeBall.usual_quorum):  # the usual ones fit any
+        if largest > max(n_rows, *max(RelativeBall.quorums)):  # the usual ones fit any
             raise InputError(
                 f"a quorum of {shown(largest)} is more than the {n_rows} training samples: use a "
                 "smaller one"
@@ -201,11 +201,11 @@ def kind_of(rule: Any) -> type[Rule]:
     return kind
 
 
-def as_quorum(quorum: Any, rule: type[Rule]) -> Quorum:
-    """The quorum that the user asks for, or the usual one of the rule."""
-    pair = rule.usual_quorum if quorum is None else check_quorum(quorum)
-    check_takes(rule, pair)
-    return pair
+def as_quorums(quorum: Any, rule: type[Rule]) -> tuple[Quorum, ...]:
+    """The quorum that the user asks for, or those that tuning chooses from, the usual one first."""
+    pairs = rule.quorums if quorum is None else (check_quorum(quorum),)
+    check_takes(rule, pairs[0])
+    return pairs
 
 
 def fixed_rules(

@@ -164,6 +164,12 @@ class Levels:
         places = [[v.layer == layer for v in self.voices] for layer in self.layers]
         return np.column_stack([said[:, place].min(axis=1) for place in places])
 
+    def without_model(self, said: Floats) -> Floats:
+        """The level as the layers alone have it, of shape (n,), from what `ranks` returned; 0 where
+        any voice says 0.
+        """
+        return np.where(said.min(axis=1) > 0, self.by_layer(said).min(axis=1), 0.0)
+
     def at(self, level: float) -> tuple[dict[str, dict[str, float]], float]:
         """The parameters of `RelativeBall` by layer at which exactly the samples of at least this
         level are IK, and the least confidence, -inf if that is no voice.
@@ -219,8 +225,8 @@ def log_odds(scores: Floats, belief: Ints, from_probabilities: bool) -> Floats:
 
     scores: of shape (n, n_classes), probabilities or their logarithms up to a constant, as a
     softmax takes them. Unlike the probability itself, the result does not saturate at 1. It is
-    rounded to single precision, so that what ties also does where a probability has another last
-    bit, as in an exported model: trees give many samples the same.
+    rounded to single precision, as activations are, so that what ties also does in another copy of
+    the model, such as an exported one, whose last bits differ: trees give many samples the same.
     """
     rows = np.arange(len(belief))
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -232,17 +238,6 @@ def log_odds(scores: Floats, belief: Ints, from_probabilities: bool) -> Floats:
         odds = own - (shifted + np.log(np.exp(logs - shifted[:, None]).sum(axis=1)))
         odds = odds.astype(np.float32).astype(np.float64)
     return np.where((belief < 0) | np.isnan(odds), -np.inf, odds)
-
-
-def confidence_of(scores: Floats, belief: Ints, from_probabilities: bool) -> Floats:
-    """The confidence that levels hear, of shape (n,): `log_odds`, rounded as activations are.
-
-    So the last bits of another copy of the model, such as an exported one, change no rank among
-    equals.
-    """
-    with np.errstate(over="ignore"):
-        rounded = log_odds(scores, belief, from_probabilities).astype(np.float32)
-    return rounded.astype(np.float64)
 
 
 def softmax(scores: Floats) -> Floats:

@@ -139,7 +139,7 @@ class Rule(ABC):
     by_level: ClassVar[bool] = False
     """Whether levels choose the parameters, along one path through those of all layers."""
 
-    usual_quorum: ClassVar[Quorum] = ONE
+    quorums: ClassVar[tuple[Quorum, ...]] = (ONE,)
     """The quorum to use if the user names none."""
 
     def __post_init__(self) -> None:

@@ -58,6 +58,13 @@ class FeatureDifference:
         others = (told(v) + mark for v, mark in zip(self.values, marks, strict=True))
         return (self.feature, told(self.value), *others, self.unseen or f"{self.share:.0%}")
 
+    def to_dict(self, training: bool) -> dict[str, Any]:
+        """Plain values; training: whether to tell those of training samples."""
+        hidden = {"share", *(() if training else ("values", "marked"))}
+        hidden |= set() if self.unseen else {"unseen"}
+        shown = {name: each for name, each in vars(self).items() if name not in hidden}
+        return shown | {"share": round(self.share, 4)}
+
     def __str__(self) -> str:
         return f"{self.feature} {told(self.value)} ({self.unseen or f'{self.share:.0%}'})"
 
@@ -131,6 +138,27 @@ class Measured:
             found.append(FeatureDifference(feature, value, tuple(values), *more))
         return tuple(found)
 
+    def rank(self, layer: str, rows: Ints) -> tuple[Sequence[str], Ints, Floats] | None:
+        """The features that add most to the distances from n samples to a training row each.
+
+        Returns the names of the layer's features, their places of shape (n, `MOST_SHOWN`), the
+        largest share first, filled up with -1, and the shares; None if features say nothing.
+        """
+        names = self.names(layer)
+        if names is None or layer not in self.activations:
+            return None
+        index, shape = self.indexes[layer], (len(rows), MOST_SHOWN)
+        places, shares = np.full(shape, -1), np.zeros(shape)
+        for i in np.flatnonzero(rows >= 0):
+            query = self.activations[layer][self.positions[[i]]]
+            point = np.asarray(index.metric.transform(query), dtype=np.float32)[0]
+            added = contributions(index.metric, point, index.take(rows[[i]])[0])
+            if added is None or added.shape[1] != len(names):
+                return None
+            most = _most(added[0], ENOUGH)
+            places[i, : len(most)], shares[i, : len(most)] = most, added[0, most] / added.sum()
+        return names, places, shares
+
     def find_unknown(self, sample: Any) -> tuple[str, ...]:
         """The words of the sample that training never had, if it is a text."""
         return tuple(self.unknown_words(sample)) if isinstance(sample, str) else ()
@@ -141,9 +169,9 @@ class Measured:
         if flag == A_GAP:
             return MISSING
         if flag == A_CATEGORY:
-            of_frame = hasattr(raw, "iloc")
-            known = self.categories.get(float(values[j]), "another category")
-            return name(raw.iloc[j]) if of_frame else known
+            if raw is not None and len(raw) == len(values) // 2:
+                return name(raw.iloc[j] if hasattr(raw, "iloc") else raw[j])
+            return self.categories.get(float(values[j]), "another category")
         return float(values[j])
 
 

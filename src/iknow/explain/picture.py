@@ -20,6 +20,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -153,13 +154,15 @@ def picture_of(sample: Any, renderer: Renderer | None = None) -> Picture:
 
 
 def take_sample(samples: Any, row: int) -> Any:
-    """One sample of an array, a sequence, a pandas table or a mapping by row; None if missing."""
+    """One sample of an array, sequence, table, dataset or mapping by row; None if it is missing."""
     try:
         if isinstance(samples, Mapping):
             return samples.get(row)
         if row < 0:
             return None
         sample = samples.iloc[row] if hasattr(samples, "iloc") else samples[row]
+        if isinstance(sample, tuple) and sample and not isinstance(sample[0], str | Number):
+            sample = sample[0]  # a dataset gives its label too
         return sample.toarray().ravel() if hasattr(sample, "toarray") else sample
     except Exception:  # a user's object may raise anything
         return None

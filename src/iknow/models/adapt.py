@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
+from sklearn.utils import get_tags
 
 from iknow.core.text import shown
 from iknow.errors import InputError, MissingExtraError
@@ -46,6 +47,17 @@ def is_estimator(model: Any) -> bool:
     """Whether a model is an instance of a scikit-learn classifier."""
     is_instance = not isinstance(model, type) and not is_catboost(model)
     return is_instance and hasattr(model, "predict") and hasattr(model, "get_params")
+
+
+def check_classifier(model: Any) -> None:
+    """Refuse an estimator that says itself that it is something else, such as a regressor."""
+    tags = get_tags(model) if hasattr(model, "__sklearn_tags__") else None
+    kind = getattr(tags, "estimator_type", None) or getattr(model, "_estimator_type", None)
+    if kind not in (None, "classifier"):
+        raise InputError(
+            f"{type(model).__name__} is no classifier (its type is {kind!r}), and IK is said about "
+            "classes: pass a classifier, for example of ranges of the number to predict"
+        )
 
 
 def is_catboost(model: Any) -> bool:
@@ -166,6 +178,7 @@ def is_to_be_trained(model: Any, inputs: Any) -> bool:
     """
     if not is_estimator(model) or isinstance(model, FrozenEstimator) or not hasattr(model, "fit"):
         return False
+    check_classifier(model)
     labels = getattr(model, "classes_", None)
     if labels is None or np.size(labels) == 0:
         return True

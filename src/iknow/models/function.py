@@ -9,6 +9,7 @@ What they would return may also come as arrays, for the inputs of a model that r
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -75,6 +76,9 @@ class FunctionModel(Model):
                 array = np.asarray(inputs)
             except ValueError:  # of different lengths
                 return list(inputs)
+            if array.dtype == object and array.ndim > 1:
+                with suppress(InputError):  # a table of numbers, some of them missing
+                    return as_numbers(array, "X")
             is_numeric = array.dtype.kind in NUMERIC_KINDS and array.ndim > 0
             return as_array(inputs, "X") if is_numeric else list(inputs)
         needs = ("__len__", "__getitem__", "clone" if hasattr(inputs, "clone") else "copy")

@@ -21,6 +21,7 @@ with one axis are an error: nobody can tell whether they are one sample or one f
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -247,9 +248,22 @@ def as_array(values: Any, what: str, error: type[InputError] = InputError) -> ND
     try:
         array = np.asarray(values)
     except Exception as cause:  # the object may raise anything
+        lengths = (
+            {len(row) for row in values if hasattr(row, "__len__")}
+            if type(values) in (list, tuple)
+            else set()
+        )
+        if len(lengths) > 1:
+            raise error(
+                f"{what} holds rows of different lengths, from {min(lengths)} to {max(lengths)}: "
+                "each sample needs a value for every feature, None or NaN where one is missing"
+            ) from cause
         raise error(f"{what} must be an array, not {type(values).__name__}: {cause}") from cause
     if array.ndim == 0:
-        kind = type(values).__name__
+        is_path = isinstance(values, (str, os.PathLike))
+        kind = (
+            f"{shown(str(values), 60)}: read the file first" if is_path else type(values).__name__
+        )
         raise error(f"{what} must be an array with samples along its first axis; got {kind}")
     return array
 
@@ -266,7 +280,13 @@ def as_numbers(values: Any, what: str, error: type[InputError] = InputError) -> 
     if array.dtype.kind == "O":
         array = _as_floats(array, what, error)
     if array.dtype.kind not in NUMERIC_KINDS:
-        raise error(f"{what} must hold real numbers; got dtype {array.dtype}")
+        text = (
+            f"text, {shown(str(array.flat[0]), 60)}"
+            if array.dtype.kind in "UST" and array.size
+            else ""
+        )
+        advice = ": turn it into numbers, as an encoder or a tokenizer does" if text else ""
+        raise error(f"{what} must hold real numbers; got {text or f'dtype {array.dtype}'}{advice}")
     with np.errstate(over="ignore"):  # a long double that overflows becomes inf
         return array.astype(np.float64) if array.dtype.itemsize > 8 else array
 
@@ -308,6 +328,8 @@ def as_dense(inputs: Any) -> Any:
             "pass a data frame to a pipeline that does"
         )
     if array.ndim < 2:
+        if not array.size:
+            raise InputError("X holds no samples")
         raise InputError(
             "inputs must be text, or numbers of shape (n_samples, n_features); got "
             f"{array.shape}. Reshape your data by X.reshape(-1, 1) if it has one feature, "

@@ -38,6 +38,7 @@ from iknow.models.inputs import (
     cut_batches,
     fill_strange,
     find_kinds,
+    is_sparse,
     take_rows,
 )
 from iknow.pages import SHARE, free_memory
@@ -445,9 +446,12 @@ def refusing(
         parts = []
         for key, values in arrays.items():
             dtype = f" and dtype {values.dtype}" if hasattr(values, "dtype") else ""
-            parts.append(f"{key} of shape {(*np.shape(values),)}{dtype}".strip())
+            rows = hasattr(values, "shape") or is_sparse(values)
+            shape = f"shape {(*np.shape(values),)}" if rows else f"{count_samples(values)} samples"
+            parts.append(f"{key} of {shape}{dtype}".strip())
+        said = str(error).partition("\nStack trace:")[0]  # xgboost's
         raise RefusedError(
-            f"{name} failed on a batch {', '.join(parts)}: {type(error).__name__}: {error}"
+            f"{name} failed on a batch {', '.join(parts)}: {type(error).__name__}: {said}"
         ) from error
 
 

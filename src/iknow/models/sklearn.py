@@ -48,12 +48,13 @@ from sklearn.utils import get_tags
 from iknow.core.arrays import Floats, Ints, Labels
 from iknow.core.codes import UNKNOWN, positions_of
 from iknow.core.robustness import Sensitivity
-from iknow.core.text import names, shown
+from iknow.core.text import shown
 from iknow.errors import InputError, LayerError
 from iknow.metrics.lipschitz import ACTIVATIONS, sensitivity_of, unwrap
 from iknow.metrics.metric import LEAVES
 from iknow.metrics.table import A_CATEGORY, A_GAP
-from iknow.models.adapt import has_base, is_catboost
+from iknow.models.adapt import check_classifier, has_base, is_catboost
+from iknow.models.differences import compare_columns
 from iknow.models.inputs import (
     Sizes,
     as_array,
@@ -109,6 +110,7 @@ class SklearnModel(Model):
     def __init__(self, estimator: Any) -> None:
         while isinstance(estimator, FrozenEstimator):
             estimator = estimator.estimator
+        check_classifier(estimator)
         estimator = as_classifier(estimator)
         kind = type(estimator).__name__
         if not hasattr(estimator, "classes_"):
@@ -143,7 +145,8 @@ class SklearnModel(Model):
         if TABLE not in names:
             names.append(TABLE)
         # Numbers alone, which an imputer could make of gaps.
-        self._fills_gaps = bool(self.steps) and takes_gaps(self.estimator)
+        self.takes_gaps = takes_gaps(self.estimator)
+        self._fills_gaps = bool(self.steps) and self.takes_gaps
 
     @property
     def classes(self) -> Labels:
@@ -515,11 +518,9 @@ def check_boosted(classifier: Any, inputs: Any) -> None:
     made_up = [[f"{stem}{i}" for i in range(len(trained))] for stem in ("", "Column_")]
     # lightgbm writes underscores for spaces.
     found, wanted = ([str(name).replace(" ", "_") for name in x] for x in (inputs.columns, trained))
-    if list(trained) not in made_up and found != wanted:
-        raise InputError(
-            "the columns of X must be those that the model was trained with, in the same order: "
-            f"expected {names(wanted)}; got {names(found)}. Select them by name, X[[...]]"
-        )
+    told = compare_columns(found, wanted, "select them by name, X[[...]]")
+    if told and list(trained) not in made_up:
+        raise InputError(told)
 
 
 def leaf_finder(classifier: Any) -> Any:

@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Ints
-from iknow.core.level import confidence_of
+from iknow.core.level import log_odds
 from iknow.core.text import names, shown
 from iknow.errors import InputError
 from iknow.models.inputs import count_samples, own_copy
@@ -149,7 +149,7 @@ def mean_confidence(odds: Floats) -> Floats:
     """The confidence averaged over passes, of shape (n,), from log-odds of shape (n_passes, n)."""
     yes, no = -np.logaddexp(0, -odds), -np.logaddexp(0, odds)
     mean = np.logaddexp.reduce(yes, axis=0) - np.logaddexp.reduce(no, axis=0)
-    with np.errstate(over="ignore"):  # rounded, as `confidence_of` is
+    with np.errstate(over="ignore"):  # rounded, as `log_odds` is
         return np.asarray(mean.astype(np.float32).astype(np.float64))
 
 
@@ -173,7 +173,7 @@ class Heard:
         agrees = [each.belief == seen.belief for _, each in passes]
         return cls(
             tuple(kind for kind, _ in passes),
-            np.stack([confidence_of(each, seen.belief, from_probabilities) for each in scores]),
+            np.stack([log_odds(each, seen.belief, from_probabilities) for each in scores]),
             np.array(agrees, dtype=bool).reshape(len(passes), len(seen)),
         )
 

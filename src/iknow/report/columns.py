@@ -93,6 +93,8 @@ def gather_columns(
         columns["level"] = answers.level.astype(np.float32)
         columns["weakest"] = answers.weakest.astype(np.uint16)
         columns["confidence"] = part.confidence.astype(np.float32)
+    if answers.probability is not None:
+        columns["probability"] = answers.probability.astype(np.float32)
     if y_true is not None:
         columns["truth"] = y_true.astype(np.int32)
     facts = []
@@ -140,7 +142,12 @@ def read_layer(part: Assessment, layer: str) -> tuple[dict[str, Any], Columns]:
         columns |= attack_columns(evidence, rule, codes)
     if not has_mirror(type(rule)):
         columns |= find_fixed(part, layer, codes)
+    # The distance to the sample that completes the quorum of the belief is split.
+    ranked = None if part.measured is None else part.measured.rank(layer, columns["rows"][:, 0])
+    if ranked is not None:
+        columns["features"], columns["shares"] = ranked[1].astype(np.int32), ranked[2].astype("f4")
     facts = {
+        "features": None if ranked is None else list(map(name, ranked[0])),
         "name": name(layer),
         "setting": describe_setting(rule),
         "width": width,

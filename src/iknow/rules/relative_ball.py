@@ -85,7 +85,7 @@ class RelativeBall(Rule):
     checks: ClassVar[dict[str, Any]] = {**Rule.checks, "ratio": check_ratio, "seen": check_radius}
     axes = ("radius", "ratio")
     by_level = True
-    usual_quorum = (3, 3)  # two wrong labels nearby neither support nor contradict
+    quorums = ((1, 3), (3, 3), (5, 5))  # two wrong labels nearby contradict nothing
     empty_beyond = parameter("radius")
     lead = parameter("ratio")
     settings = radius_settings

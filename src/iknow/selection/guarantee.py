@@ -222,7 +222,7 @@ def _nothing_certified(
     if np.isfinite(needed):
         enough, given = map(_with_those_that_choose, (needed, failed.n_samples))
         advice = (
-            f"{f'About {enough}' if enough > given else f'More than {given}'} validation samples "
+            f"{_in_words(enough) if enough > given else f'More than {given:,}'} validation samples "
             "would be needed if the error rates stay; or ask for less, on other samples: each "
             "further try on these adds its own risk"
         )
@@ -236,6 +236,15 @@ def _nothing_certified(
 def _with_those_that_choose(n_certifying: float) -> int:
     """The least number of samples that leaves `n_certifying` to certify."""
     return int(np.ceil(n_certifying * SHARE_TO_CHOOSE / (SHARE_TO_CHOOSE - 1)))
+
+
+def _in_words(n_samples: int) -> str:
+    """A number of samples, rounded up to two digits."""
+    step = 10 ** max(0, len(str(n_samples)) - 2)
+    rounded = -(-n_samples // step) * step
+    if rounded < 1_000_000:
+        return f"About {rounded:,}"
+    return f"About {rounded / 1e6:,.3g} million"
 
 
 def check_enough(certifying: Validation, goal: Goal) -> tuple[int, Ints | None]:

@@ -21,16 +21,34 @@ premium and stay silent, and what is left of the layer says whether anything lik
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from scipy.stats import rankdata
 
-from iknow.core.arrays import Floats, Labels
-from iknow.core.level import CONFIDENCE, FAMILIARITY, IN_LAYERS, NEIGHBORS, Levels, Voice, value_of
+from iknow.core.arrays import Floats, Ints, Labels
+from iknow.core.level import (
+    CONFIDENCE,
+    FAMILIARITY,
+    IN_LAYERS,
+    NEARNESS,
+    NEIGHBORS,
+    Levels,
+    Voice,
+    value_of,
+)
 from iknow.core.quorum import quorum_of
 from iknow.errors import InputError, SelectionError, warn
 from iknow.rules import RelativeBall
-from iknow.selection.budgets import Speaker, augrc, choose_budgets, expected_losses
+from iknow.selection.budgets import (
+    OF_CLASS,
+    Speaker,
+    augrc,
+    chances_of_error,
+    choose_budgets,
+    expected_losses,
+)
 from iknow.selection.goal import Goal
 from iknow.selection.guarantee import (
     STEPS,
@@ -39,10 +57,21 @@ from iknow.selection.guarantee import (
     rank,
     try_in_turn,
 )
+from iknow.selection.probability import learn
 from iknow.selection.selection import Candidate, Selection, record_choice
-from iknow.selection.validation import Validation, count_from, count_shared, match_threshold, split
+from iknow.selection.validation import (
+    Validation,
+    count_from,
+    count_shared,
+    match_threshold,
+    split,
+)
 from iknow.selection.watch import Watch, make_watch
 
+LOUD = 0.5  # the budget of nearness beyond which familiarity adds nothing but ties at the end
+MUCH_FARTHER = 1.25  # at most so far must nearness let a sample be, beside familiarity
+MUCH_BETTER = 0.8  # the price of another quorum, beside that of the usual one
+FEWEST_TO_COMPARE = 100  # samples, to tell which of two quorums is better
 MOST_REFERENCES = 100_000  # that lay a path: more say little more, and every bundle carries them
 
 
@@ -69,14 +98,46 @@ def lay_path(part: Validation, premium: float, accuracy: float | None = None) ->
         for speaker, each in values.items()
     }
     wrong = None if part.y_true is None else part.wrong
-    losses = expected_losses(part.confidence, wrong, len(part))
-    budgets = choose_budgets(ranks, losses, tuple(contrasts), premium, accuracy)
+    losses, chances = (
+        estimate(part.confidence, wrong, len(part))
+        for estimate in (expected_losses, chances_of_error)
+    )
+    budgets = choose_budgets(ranks, losses, tuple(contrasts), premium, accuracy, chances)
+    for layer, contrast in contrasts.items():
+        # What nothing is near is far from its class too, and there that is heard as well.
+        loud = budgets.get((layer, NEARNESS), 0.0) >= LOUD and (layer, FAMILIARITY) in budgets
+        if (
+            loud
+            and contrast.own.max() <= MUCH_FARTHER * contrast.neighbor_distance(NEIGHBORS).max()
+        ):
+            del budgets[layer, FAMILIARITY]
     voices = tuple(
         Voice(name, layer, sorted_values[layer, name], budgets[layer, name])
         for layer, name in values
         if (layer, name) in budgets
     )
     return Levels(voices, quorum_of(contrasts), part.from_probabilities, part.views)
+
+
+def choose_quorum(seen: Sequence[Validation], rows: Ints) -> Validation:
+    """Of what several quorums make of the same labeled samples, the one whose classes tell most.
+
+    seen: that of the usual quorum first. rows: of the samples that may choose. Another quorum must
+    rank these much better by nearness and clarity in the last layer: for what was never seen, small
+    quorums are the better ones, and samples of the classes in training do not show it.
+    """
+    usual, *others = seen
+    if not others or usual.y_true is None or len(rows) < FEWEST_TO_COMPARE:
+        return usual
+
+    def price(part: Validation) -> float:
+        contrast = list(part.contrasts.values())[-1]
+        ranks = [rankdata(value_of(name, contrast), "max") for name in OF_CLASS]
+        known = np.where(np.isinf(contrast.own), 0, np.minimum(*ranks))
+        return augrc(known, expected_losses(part.confidence, part.wrong, len(part)))
+
+    best = min(others, key=lambda each: price(each[rows]))
+    return best if price(best[rows]) <= MUCH_BETTER * price(usual[rows]) else usual
 
 
 def find_levels(levels: Levels, part: Validation) -> Floats:
@@ -165,7 +226,9 @@ def match_level(
     apart = reference is not part and not count_shared(part, reference)
     watch = watch_part(levels, part) if apart else None
     chosen = candidate_at(levels, level)
-    return record_choice(part, chosen, "matched", levels=levels, watch=watch)
+    return record_choice(
+        part, chosen, "matched", levels=levels, watch=watch, calibration=learn(levels, part)
+    )
 
 
 def limit_false_alarm(
@@ -203,7 +266,7 @@ def limit_false_alarm(
         )
     chosen, watch = candidate_at(levels, level), watch_part(levels, part)
     found = record_choice(part, chosen, "false alarm", levels=levels)
-    return replace(found, false_alarm=false_alarm, watch=watch)
+    return replace(found, false_alarm=false_alarm, watch=watch, calibration=learn(levels, part))
 
 
 USUAL_COVERAGE = 0.75  # to match if nothing is asked for and nothing can be certified
@@ -242,7 +305,8 @@ def certify_level(
         candidates = [candidate_at(path, level) for level in grid[start:].tolist()]
     chosen, certificate = try_in_turn(candidates, second, goal, classes)
     found = record_choice(whole, chosen, "certified", levels=path)
-    return replace(found, certificate=certificate, watch=watch_part(path, second))
+    watch, calibration = watch_part(path, second), learn(path, second)
+    return replace(found, certificate=certificate, watch=watch, calibration=calibration)
 
 
 def _grid(levels: Levels, laying: Validation) -> Floats:

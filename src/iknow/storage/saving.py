@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from numbers import Integral
 from typing import Any
-from warnings import warn
 
 import msgspec
 import numpy as np
@@ -24,7 +23,7 @@ from iknow.core.quorum import check_quorum
 from iknow.core.rule import Rule
 from iknow.core.text import NO_NUMBERS, as_flag
 from iknow.core.text import name as short
-from iknow.errors import BundleError, InputError
+from iknow.errors import BundleError, InputError, warn
 from iknow.models import PrecomputedModel
 from iknow.models.adapt import OPTIONS, as_model
 from iknow.models.inputs import Fields
@@ -369,8 +368,7 @@ def _check_model(
         if not own:  # its seal is what identifies the bundle's own
             warn(
                 f"{path} cannot tell whether this is the model it was made with: {known_by}. If "
-                "you know that it is, pass check_model=False, or --no-check-model to a command",
-                stacklevel=3,
+                "you know that it is, pass check_model=False, or --no-check-model to a command"
             )
         return
     asked = replace(known_by, inputs=model.prepare(known_by.inputs)) if own else known_by

@@ -90,7 +90,10 @@ def test_several_inputs_come_by_name():
         ({"a": np.ones((3, 2))}, r"'a' \(float32 of shape \(\?, 2\)\), 'b' .* got 'a'"),
         ({"a": np.ones((3, 2)), "b": [[1, 2]], "c": [1]}, "got 'a', 'b', 'c'"),
         ({"a": np.ones((3, 2)), "b": [[1, 2]]}, "'a' holds 3, 'b' holds 1"),
-        ({"a": np.ones((3, 2)), "b": [[1, 2], [3]]}, "b must be an array"),
+        (
+            {"a": np.ones((3, 2)), "b": [[1, 2], [3]]},
+            "b holds rows of different lengths",
+        ),
         ({"a": [["x", "y"]], "b": [[1, 2]]}, "a must hold real numbers"),
     ],
 )

@@ -41,7 +41,7 @@ from torch import Tensor, fx, nn
 from iknow.core.arrays import Bools
 from iknow.core.robustness import Sensitivity
 from iknow.core.text import names
-from iknow.errors import InputError, LayerError
+from iknow.errors import InputError, LayerError, RefusedError
 from iknow.models.inputs import Fields, Sizes, as_fields, as_numbers
 from iknow.models.model import Layer, check_type, refusing
 from iknow.models.network import (
@@ -220,8 +220,16 @@ class TorchModel(Network):
         exact = torch.autocast(device, enabled=False) if mixed else nullcontext()
         batch = tensors.arrays["0"] if [*tensors.arrays] == ["0"] else tensors
         taken = refusing(self._name, batch, _is_refusal)
-        with forward_pass(self.module, watch, act), torch.no_grad(), exact, taken:
-            return self.module(*placed, **named)
+        try:
+            with forward_pass(self.module, watch, act), torch.no_grad(), exact, taken:
+                return self.module(*placed, **named)
+        except RefusedError as error:
+            if all(tensor.is_floating_point() for tensor in tensors.arrays.values()):
+                raise
+            raise RefusedError(
+                f"{error}. Whole numbers and bools go to the network as they are: if it takes "
+                "floats, pass X.astype('float32'), scaled as for its training"
+            ) from error
 
 
 def _is_refusal(error: Exception) -> bool:

@@ -15,9 +15,10 @@ export async function bytesOf(id) {
 }
 
 const OF_LAYERS = ["distances", "codes", "rows", "ranks", "neighbors", "tenth", "rounding", "crossing",
-  "stretch", "attack", "nearerRows", "nearerDistances", "within", "reach", "none", "margin", "robust"];
+  "stretch", "attack", "nearerRows", "nearerDistances", "features", "shares", "within", "reach", "none", "margin", "robust"];
 const OF_SAMPLES = ["index", "counted", "belief", "truth", "invalid", "uncertified", "doubted", "score",
-  "removals", "removalsExact", "changes", "level", "weakest", "confidence"];
+  "removals", "removalsExact", "changes", "level", "weakest", "confidence",
+  "probability"];
 
 /* { facts, evidence, album }, as algebra.js, table.js and pictures.js expect them. */
 export async function read() {
@@ -33,7 +34,8 @@ export async function read() {
   };
   const columns = (names, place = "") =>
     Object.fromEntries(names.map((name) => [name, column(place + name)]));
-  const layers = facts.layers.map(({ setting, lipschitz, jumpsAt, ...layer }, l) => ({ ...layer,
+  const layers = facts.layers.map(({ setting, lipschitz, jumpsAt, features: names, ...layer }, l) => ({ ...layer,
+    names,
     lipschitz: Number(lipschitz), jumpsAt: Number(jumpsAt), given: readSetting(setting), ...columns(OF_LAYERS, `${l}.`) }));
   const evidence = { n: facts.n, layers, ...columns(OF_SAMPLES) };
   const rows = column("trainingRows"), places = column("trainingPictures");

@@ -1,7 +1,7 @@
 /* The detail pane: one sample beside the training samples for and against it. */
 
 import * as Algebra from "./algebra.js";
-import { h, badge, brief, byId, label, short, svg } from "./dom.js";
+import { h, badge, brief, byId, label, percent, short, svg } from "./dom.js";
 import * as Pictures from "./pictures.js";
 import { PARAMETERS } from "./settings.js";
 import * as Words from "./words.js";
@@ -34,7 +34,8 @@ function drawRuler(look) {
   const end = x(reach);
   const side = end > WIDTH * 0.75 ? "end" : end < WIDTH * 0.2 ? "start" : "middle";
   const words = candidates.map((c) => `${c.label} at ${short(c.distance)}`).join(", ");
-  const far = reach === -Infinity ? "no reach" : `${none ? "limit" : "ρ"} ${short(reach)}`;
+  const of = look.setting.rule.fromBelief ? (none ? "near up to" : "others beyond") : none ? "limit" : "ρ";
+  const far = reach === -Infinity ? "no reach" : `${of} ${short(reach)}`;
   return svg("svg", { class: "ruler", viewBox: `0 0 ${WIDTH} 80`, role: "img",
     "aria-label": `${far.replace("ρ", "reach")}; ${words}` },
   svg("rect", { class: none ? "reach none" : "reach", x: LEFT, y: BASE - 9,
@@ -98,6 +99,7 @@ function facts(page, i, judged) {
       ...fact("level", short(evidence.level[i], 2),
         least === null ? null : h("span", { class: "soft" }, ` (IK from ${short(least, 2)} on)`)));
   }
+  if (evidence.probability) list.push(...fact("likely right", percent(evidence.probability[i], 1)));
   list.push(...fact("margin", short(judged.margin)));
   const radius = page.assessed.radius[i];
   if (radius > 0) list.push(...fact("robust radius", `${short(radius)} of change in the input`));
@@ -151,6 +153,14 @@ function verdict(look) {
   return `${look.alone ? "only " : ""}${Words.list(within.map(Words.name))}${enough} within reach`;
 }
 
+/* What features add to the distance to the deciding sample, by name, the largest share first. */
+function rankedOf({ layer: { names, features, shares, rows, width } }, i) {
+  if (!features) return new Map();
+  const most = (features.length * width) / rows.length;
+  const places = [...features.subarray(i * most, (i + 1) * most)].filter((place) => place >= 0);
+  return new Map(places.map((place, f) => [names[place], shares[i * most + f]]));
+}
+
 const voiceItem = ({ voice, found, needed, holds }) => h("li", null, `${voice} `,
   h("b", { class: holds ? null : "wrong" }, `${holds ? "✓" : "✗"} ${found}`), ` (IK: ${needed})`);
 
@@ -166,11 +176,14 @@ function layerPart(page, i, look, l) {
     h("div", { class: "exemplars" },
       exemplar(look.own, "for"), exemplar(look.against, "against")));
   const ofTraining = (kind, { row }) => ({ at: Pictures.ofTraining(row), title: `${kind}: #${row}` });
+  const ranked = rankedOf(look, i);
+  if (ranked.size) part.append(h("p", { class: "hint" }, `Of the distance to #${look.own.row}: ${
+    Words.list([...ranked].map(([feature, share]) => `${feature} ${percent(share, 1)}`))}.`));
   const columns = [{ at: Pictures.ofSample(i), title: "this sample" }, ofTraining("for", look.own)];
   if (Words.exists(look.against)) columns.push(ofTraining("against", look.against));
   if (columns.some(({ at }) => Pictures.isFeatures(at))) {
     const place = part.appendChild(h("div"));
-    Pictures.compare(columns).then((table) => { if (table) place.replaceWith(table); });
+    Pictures.compare(columns, ranked).then((table) => { if (table) place.replaceWith(table); });
   }
   if (!rule.fromBelief) {
     part.append(slackWords(findSlack(page.evidence, page.settings, i, l), look.setting));

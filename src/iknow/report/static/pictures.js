@@ -1,7 +1,7 @@
 /* Pictures: numbers → an image, a curve, or a table of features. Parts are unpacked when needed. */
 
 import * as Data from "./data.js";
-import { h, svg, short } from "./dom.js";
+import { h, percent, svg, short } from "./dom.js";
 
 const [COLOR, SERIES, FEATURES] = [1, 2, 3];  // 0: gray
 const parts = new Map();
@@ -67,17 +67,31 @@ async function featuresOf(at) {
   return { values, names: album.names[found.first] ?? null, more: found.second };
 }
 
-/* A table of features: one column for each picture, the sample's first. */
-export async function compare(columns) {
+/* The texts of samples, one below the other. */
+const drawTexts = (columns, rows) => h("dl", { class: "texts" }, columns.flatMap(({ title }, c) =>
+  (rows[c] ? [h("dt", null, title), h("dd", null, rows[c].values[0])] : [])));
+
+/* A table of features: one column for each picture, the sample's first. ranked: what features add to
+the distance, by name, the largest first: they come first. */
+export async function compare(columns, ranked) {
   const rows = await Promise.all(columns.map(({ at }) => featuresOf(at)));
   const first = rows.find((row) => row !== null);
   if (!first) return null;
-  const show = (value) => (typeof value === "number" ? short(value) : value ?? "");
-  const head = [{ title: "feature" }, ...columns].map(({ title }) => h("th", { scope: "col" }, title));
-  const body = first.values.map((_, f) => h("tr", null,
-    h("th", { scope: "row" }, first.names?.[f] ?? `[${f}]`),
-    rows.map((row) => h("td", null, row ? show(row.values[f]) : "–"))));
+  if (first.names?.length === 1 && first.names[0] === "text") return drawTexts(columns, rows);
+  const nameOf = (f) => first.names?.[f] ?? `[${f}]`;
+  const shareOf = (f) => ranked.get(nameOf(f)) ?? 0;
+  const places = [...first.values.keys()].sort((a, b) => shareOf(b) - shareOf(a) || a - b);
+  const cell = (row, f) => {
+    const value = row ? row.values[f] : "–", differs = row && rows[0] && value !== rows[0].values[f];
+    return h("td", { class: typeof value === "number" ? "numeric" : null },
+      h(differs ? "b" : "span", null, typeof value === "number" ? short(value) : value ?? ""));
+  };
+  const titles = [{ title: "feature" }, ...columns, ...(ranked.size ? [{ title: "of the distance" }] : [])];
+  const body = places.map((f) => h("tr", null, h("th", { scope: "row" }, nameOf(f)),
+    rows.map((row) => cell(row, f)),
+    ranked.size ? h("td", { class: "numeric" }, shareOf(f) ? percent(shareOf(f), 1) : "") : null));
   return h("div", { class: "features", tabindex: "0", role: "group", "aria-label": "Features" },
-    h("table", null, h("thead", null, h("tr", null, head)), h("tbody", null, body)),
+    h("table", null, h("thead", null, h("tr", null, titles.map(({ title }) =>
+      h("th", { scope: "col" }, title)))), h("tbody", null, body)),
     first.more ? h("p", { class: "hint" }, `and ${first.more} more`) : null);
 }

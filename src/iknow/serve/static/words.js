@@ -39,7 +39,7 @@ export function odds(log) {
   if (!Number.isFinite(log)) return "–";
   if (log < 0) return "below 1";
   if (log < 6) return count(Number((10 ** log).toPrecision(2)));
-  return `10${String(Math.round(log)).replace(/\d/g, (digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[Number(digit)])}`;
+  return "> 10⁶";
 }
 
 /* A text of the server's as a sentence. */

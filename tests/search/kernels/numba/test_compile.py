@@ -127,8 +127,11 @@ def read_only(monkeypatch):
 
 @pytest.mark.parametrize("trouble", [full_disk, no_home, read_only])
 def test_without_a_place_to_keep_it_it_is_compiled_all_the_same(home, trouble, monkeypatch):
-    with trouble(monkeypatch):
+    with trouble(monkeypatch), pytest.warns(UserWarning, match="compile") as warned:
         assert use() == use() == COMPILED
+    (told,) = warned  # once
+    assert "cannot be cached, so each process compiles it again" in str(told.message)
+    assert "Set NUMBA_CACHE_DIR or XDG_CACHE_HOME to a folder" in str(told.message)
     assert [file for file in home.rglob("*") if file.is_file()] == []
 
 
@@ -137,7 +140,22 @@ def test_a_file_in_the_place_of_the_folder_is_no_obstacle(home, name, monkeypatc
     (home / name).parent.mkdir(exist_ok=True)
     (home / name).write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(home / "file"))
+    with pytest.warns(UserWarning, match="cannot be cached"):
+        assert use() == COMPILED
+
+
+def test_a_folder_chosen_for_numba_is_made(home, monkeypatch):
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(home / "not" / "there"))
     assert use() == COMPILED
+    assert use() == READ
+    assert list((home / "not" / "there").iterdir())
+
+
+def test_a_folder_chosen_for_numba_that_cannot_be_made_is_named(home, monkeypatch):
+    (home / "file").write_text("")
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(home / "file" / "in"))
+    with pytest.warns(UserWarning, match="NUMBA_CACHE_DIR=.*file/in: Not a directory"):
+        assert use() == COMPILED
 
 
 class Planted:

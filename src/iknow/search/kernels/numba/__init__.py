@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from functools import cache
 from importlib.util import find_spec
 
+from iknow.errors import warn
 from iknow.locking import unforked
 
 
@@ -18,8 +18,6 @@ def is_compiled() -> bool:
         with unforked():
             import iknow.search.kernels.numba.search  # noqa: F401
     except Exception as error:  # numba refuses a new numpy, or its library fails to load
-        warnings.warn(
-            f"numba cannot be loaded, so search is not compiled and slower: {error}", stacklevel=2
-        )
+        warn(f"numba cannot be loaded, so search is not compiled and slower: {error}")
         return False
     return True

@@ -18,7 +18,6 @@ import pickle
 import stat
 import sys
 import uuid
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache, partial
@@ -32,6 +31,7 @@ from numba.core import serialize
 from numba.core.caching import CompileResultCacheImpl, NullCache
 from numba.core.compiler_lock import global_compiler_lock
 
+from iknow.errors import warn
 from iknow.locking import fork_waits_for
 
 SEARCH = Path(__file__).parents[2]
@@ -89,7 +89,7 @@ class CompileCache(NullCache):
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep the version compiled for a signature, if possible."""
-        with _tolerant():
+        with _tolerant(saving=True):
             if _KIND.check_cachable(data):
                 content = _PICKLE.dumps(_KIND.reduce(data))
                 write_file(_folder(), self._file(sig, data.codegen), content)
@@ -101,14 +101,25 @@ class CompileCache(NullCache):
 
 
 @contextmanager
-def _tolerant() -> Iterator[None]:
-    """Go on without the cache, whatever is wrong: a damaged file, a full disk, no home."""
+def _tolerant(*, saving: bool = False) -> Iterator[None]:
+    """Go on without the cache, whatever is wrong: a damaged file, a full disk, no home.
+
+    Compiling replaces a file that cannot be read; one that cannot be written is told.
+    """
     try:
         yield
     except UnsafeError as error:
-        _warn_once(str(error))
-    except Exception:  # compiling replaces the file
-        pass
+        _warn_once(
+            f"{error}. iknow does not run code that someone else may have written: remove it, make "
+            "it writable by you alone (chown, chmod go-w), or set XDG_CACHE_HOME to another folder"
+        )
+    except Exception as error:
+        if saving:  # without the path, which differs from file to file
+            where = f"NUMBA_CACHE_DIR={config.CACHE_DIR}: " if config.CACHE_DIR else ""
+            _warn_once(
+                f"{where}{getattr(error, 'strerror', None) or error}. Set NUMBA_CACHE_DIR or "
+                "XDG_CACHE_HOME to a folder that you can write to, with room for 100 MB"
+            )
 
 
 def read_file(folder: Path, name: str) -> bytes:
@@ -182,6 +193,7 @@ def user_cache() -> Path:
 def _folder() -> Path:
     """The folder of these sources, in the one chosen for numba or in a trusted one of ours."""
     if config.CACHE_DIR:
+        Path(config.CACHE_DIR).mkdir(parents=True, exist_ok=True)  # as numba does
         return Path(config.CACHE_DIR) / _name_folder()
     base = user_cache()
     base.parent.mkdir(parents=True, exist_ok=True)
@@ -203,9 +215,4 @@ def _name_folder() -> str:
 
 @cache
 def _warn_once(reason: str) -> None:
-    warnings.warn(
-        f"compiled search cannot be cached, so each process compiles it again: {reason}. iknow "
-        "does not run code that someone else may have written: remove it, make it writable by you "
-        "alone (chown, chmod go-w), or set XDG_CACHE_HOME to another folder",
-        stacklevel=2,
-    )
+    warn(f"compiled search cannot be cached, so each process compiles it again: {reason}")
