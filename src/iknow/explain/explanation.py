@@ -224,6 +224,7 @@ class Explanation:
         changes: How many training samples may be added, removed or relabeled with the IK kept.
         level: How ordinary the prediction is, from 0 to 1; None without levels.
         least_level: Where IK starts; None likewise.
+        probability: How likely the belief is right; None if no labels taught it.
         confidence: That of the model, as log-odds; None likewise.
         picture: What the sample looks like, if you gave the samples.
     """
@@ -239,6 +240,7 @@ class Explanation:
     changes: int = 0
     level: float | None = None
     least_level: float | None = None
+    probability: float | None = None
     confidence: float | None = None
     picture: Picture | None = None
 
@@ -285,12 +287,17 @@ class Explanation:
 
     @property
     def standing(self) -> str:
-        """The level, where IK starts, and the model's probability; nothing without levels."""
+        """The level, where IK starts, how likely the belief is right, and how likely the model says
+        it is; nothing without levels.
+        """
         if self.level is None or self.confidence is None:
             return ""
         start = "" if self.least_level is None else f" (IK from {self.least_level:.2g} on)"
         chance = tell_chance(self.confidence)
-        return f"level {self.level:.2g}{start}, the model's probability {chance}"
+        likely = (
+            "" if self.probability is None else f", right with probability {self.probability:.3g}"
+        )
+        return f"level {self.level:.2g}{start}{likely}, the model's probability {chance}"
 
     def to_dict(self, training: bool = True) -> dict[str, Any]:
         """What it says as plain values for JSON; training: as for a layer."""
@@ -299,6 +306,7 @@ class Explanation:
             "decides": "" if self.deciding is None else self.deciding.title,
             "level": self.level,
             "least_level": self.least_level,
+            "probability": self.probability,
             "chance": None if self.confidence is None else float(expit(self.confidence)),
             "layers": [layer.to_dict(training) for layer in self.layers],
         }
