@@ -75,7 +75,7 @@ def test_a_sample_tells_how_likely_it_is_right_and_the_least_likely_come_first_i
     first = int(np.argmin(a.probability.astype(np.float32)))
     page.run("Report.page.choose(arguments[0])", first)
     detail = page.text("#detail dl.facts")
-    assert f"right with probability{a.probability[first]:.3g}" in detail
+    assert f"likely right{100 * a.probability[first]:.1f}%" in detail
     assert page.rows()[0][0].strip("#").split()[0] == str(first)
 
 
@@ -84,5 +84,5 @@ def test_without_probabilities_the_page_says_nothing_of_them(assessed, open_page
     assessment, y_true = assessed()
     page = open_page(make_report(assessment, y_true))
     assert page.run("return document.getElementById('reliability').hidden")
-    assert "right with probability" not in page.text("#detail")
+    assert "likely right" not in page.text("#detail")
     assert "least likely right" not in page.text("#filters")

@@ -486,7 +486,7 @@ class Assessment:
             changes=int(stability.changes[0]),
             level=float(one.level[0]) if leveled else None,
             least_level=one.least_level if leveled else None,
-            probability=float(one.probability[0]) if leveled and one.calibration else None,
             confidence=float(one.confidence[0]) if leveled else None,
+            probability=float(one.probability[0]) if leveled and one.calibration else None,
             picture=picture_at(samples, i, renderer),
         )

@@ -224,8 +224,8 @@ class Explanation:
         changes: How many training samples may be added, removed or relabeled with the IK kept.
         level: How ordinary the prediction is, from 0 to 1; None without levels.
         least_level: Where IK starts; None likewise.
-        probability: How likely the belief is right; None if no labels taught it.
         confidence: That of the model, as log-odds; None likewise.
+        probability: How likely the belief is right; None if no labels taught it.
         picture: What the sample looks like, if you gave the samples.
     """
 
@@ -240,8 +240,8 @@ class Explanation:
     changes: int = 0
     level: float | None = None
     least_level: float | None = None
-    probability: float | None = None
     confidence: float | None = None
+    probability: float | None = None
     picture: Picture | None = None
 
     @property
@@ -294,10 +294,10 @@ class Explanation:
             return ""
         start = "" if self.least_level is None else f" (IK from {self.least_level:.2g} on)"
         chance = tell_chance(self.confidence)
-        likely = (
+        right = (
             "" if self.probability is None else f", right with probability {self.probability:.3g}"
         )
-        return f"level {self.level:.2g}{start}{likely}, the model's probability {chance}"
+        return f"level {self.level:.2g}{start}, the model's probability {chance}{right}"
 
     def to_dict(self, training: bool = True) -> dict[str, Any]:
         """What it says as plain values for JSON; training: as for a layer."""

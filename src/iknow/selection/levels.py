@@ -41,7 +41,14 @@ from iknow.core.level import (
 from iknow.core.quorum import quorum_of
 from iknow.errors import InputError, SelectionError, warn
 from iknow.rules import RelativeBall
-from iknow.selection.budgets import OF_CLASS, Speaker, augrc, choose_budgets, expected_losses
+from iknow.selection.budgets import (
+    OF_CLASS,
+    Speaker,
+    augrc,
+    chances_of_error,
+    choose_budgets,
+    expected_losses,
+)
 from iknow.selection.goal import Goal
 from iknow.selection.guarantee import (
     STEPS,
@@ -91,8 +98,11 @@ def lay_path(part: Validation, premium: float, accuracy: float | None = None) ->
         for speaker, each in values.items()
     }
     wrong = None if part.y_true is None else part.wrong
-    losses = expected_losses(part.confidence, wrong, len(part))
-    budgets = choose_budgets(ranks, losses, tuple(contrasts), premium, accuracy)
+    losses, chances = (
+        estimate(part.confidence, wrong, len(part))
+        for estimate in (expected_losses, chances_of_error)
+    )
+    budgets = choose_budgets(ranks, losses, tuple(contrasts), premium, accuracy, chances)
     for layer, contrast in contrasts.items():
         # What nothing is near is far from its class too, and there that is heard as well.
         loud = budgets.get((layer, NEARNESS), 0.0) >= LOUD and (layer, FAMILIARITY) in budgets

@@ -99,8 +99,8 @@ function facts(page, i, judged) {
       ...fact("level", short(evidence.level[i], 2),
         least === null ? null : h("span", { class: "soft" }, ` (IK from ${short(least, 2)} on)`)));
   }
-  if (evidence.probability?.[i] >= 0) {  // no number without an answer
-    list.push(...fact("right with probability", short(evidence.probability[i], 3)));
+  if (evidence.probability?.[i] >= 0) {  // there is none without an answer
+    list.push(...fact("likely right", percent(evidence.probability[i], 1)));
   }
   list.push(...fact("margin", short(judged.margin)));
   const radius = page.assessed.radius[i];
