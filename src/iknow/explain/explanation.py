@@ -287,7 +287,9 @@ class Explanation:
 
     @property
     def standing(self) -> str:
-        """The level, where IK starts, and the model's probability; nothing without levels."""
+        """The level, where IK starts, how likely the belief is right, and how likely the model says
+        it is; nothing without levels.
+        """
         if self.level is None or self.confidence is None:
             return ""
         start = "" if self.least_level is None else f" (IK from {self.least_level:.2g} on)"
