@@ -14,14 +14,15 @@ interface TimeSeries {
 interface Exemplar { row: number; label: string; distance: number | null }
 
 interface LayerEvidence {
-  layer: string; reach: number | null; support: string[]; for: Exemplar[]; against: Exemplar[];
+  layer: string; reach: number | null; findings: string[]; for: Exemplar[]; against: Exemplar[];
+  features: { feature: string; value: number | string; share: number; unseen?: string }[];
 }
 
 type Portrayed = { png: string; width: number; height: number };
 
 interface UnknownRow {
   time: string; request: string; row: number; belief: string | null; reason: string;
-  level: number | null; weakest: string; sentence: string; layers: LayerEvidence[];
+  level: number | null; decides: string; sentence: string; layers: LayerEvidence[];
   picture: Portrayed | null;
 }
 
@@ -33,6 +34,7 @@ interface LiveStatus {
   levels: { n: number; counts: number[]; reference: number[] | null; threshold: number | null } | null;
   by_class: { n: number; rows: (Counts & { label: string | null })[]; more: number };
   unknown: UnknownRow[];
+  estimate: { n: number; accuracy: number; low: number; high: number; unseen: number } | null;
 }
 
 /* Evidence and what it takes to ring, both as logarithms to base 10. */

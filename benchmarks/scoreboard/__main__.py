@@ -11,7 +11,7 @@ from benchmarks.scoreboard.running import ADAPTIVE, run_jobs
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run problems, seed by seed, and write results.json and confidences.npz."""
+    """Run problems, seed by seed, and write results.json."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scoreboard", description=__doc__)
     parser.add_argument("data", type=Path, help="the folder that benchmarks.scoreboard.pack wrote")
     parser.add_argument("--out", type=Path, required=True, help="where to write, and to continue")

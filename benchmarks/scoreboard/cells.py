@@ -18,18 +18,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.impute import SimpleImputer
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
-from benchmarks.scoreboard.data import Data, shift_table
-from benchmarks.scoreboard.problems import UNSEEN, Kind, Problem
-from iknow.core.arrays import Floats32, Ints
+from benchmarks.scoreboard.data import Data, Samples, numbers_of, shift_table
+from benchmarks.scoreboard.problems import TORCH, UNSEEN, Kind, Problem
+from iknow.core.arrays import Ints
 
 MEMBERS = 3
 SHARE_OF_WRONG_LABELS = 0.1
 CLEAN, WRONG_LABELS, UNSEEN_CLASS = "clean", "wrong labels", "unseen class"
 
-Cell = tuple[Floats32, Ints | None]
-Train = Callable[[Floats32, Ints, int], Any]
+Cell = tuple[Samples, Ints | None]
+Train = Callable[[Samples, Ints, int], Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,9 +43,9 @@ class Variant:
 
     name: str
     members: list[Any]
-    training: tuple[Floats32, Ints]
-    validation: tuple[Floats32, Ints]
-    clean: tuple[Floats32, Ints]
+    training: tuple[Samples, Ints]
+    validation: tuple[Samples, Ints]
+    clean: tuple[Samples, Ints]
     cells: dict[str, Cell]
 
 
@@ -51,7 +56,7 @@ def make_variants(
     train = _trainer(problem, data.n_classes, device, quick)
     validation, test = (data.x_val, data.y_val), (data.x_test, data.y_test)
 
-    def members(x: Floats32, y: Ints, offset: int) -> list[Any]:
+    def members(x: Samples, y: Ints, offset: int) -> list[Any]:
         return [train(x, y, 1000 * seed + offset + member) for member in range(MEMBERS)]
 
     models = members(data.x, data.y, 0)
@@ -80,9 +85,9 @@ def make_variants(
 
 
 def _trainer(problem: Problem, n_classes: int, device: str | None, quick: bool) -> Train:
-    if not problem.is_network:
-        return lambda x, y, seed: train_trees(problem.kind, x, y, seed)
-    from benchmarks.scoreboard.torch.training import train  # trees need no torch
+    if problem.kind not in TORCH:
+        return lambda x, y, seed: train_sklearn(problem.kind, x, y, seed)
+    from benchmarks.scoreboard.torch.training import train  # the others need no torch
 
     return lambda x, y, seed: train(problem.kind, x, y, n_classes, seed, device or "cpu", quick)
 
@@ -106,10 +111,23 @@ def _cells(problem: Problem, data: Data, model: Any, seed: int) -> dict[str, Cel
     return cells | {f"foreign, {name}": (each, None) for name, each in data.foreign.items()}
 
 
-def train_trees(kind: Kind, x: Floats32, y: Ints, seed: int) -> Any:
-    """A trained classifier of trees, with the package's own settings."""
-    if kind == "forest":
-        model = RandomForestClassifier(n_estimators=100, random_state=seed)
+def train_sklearn(kind: Kind, x: Samples, y: Ints, seed: int) -> Any:
+    """A trained classifier of scikit-learn; around it a pipeline if there are categories."""
+    model: Any = {
+        "forest": RandomForestClassifier(random_state=seed),
+        "boosting": HistGradientBoostingClassifier(random_state=seed),
+        "perceptron": MLPClassifier((64, 32), early_stopping=True, random_state=seed),
+    }[kind]
+    if x.dtype != object:
+        return model.fit(x, y)
+    numbers = numbers_of(x)
+    names = [place for place in range(x.shape[1]) if place not in numbers]
+    if kind == "perceptron":
+        scaled = make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
+        known = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+        steps = make_column_transformer((known, names), (scaled, numbers))
     else:
-        model = HistGradientBoostingClassifier(random_state=seed)
-    return model.fit(x, y)
+        coded = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=np.nan)
+        steps = make_column_transformer((coded, names), ("passthrough", numbers))
+        model.set_params(categorical_features=range(len(names)))
+    return make_pipeline(steps, model).fit(x, y)

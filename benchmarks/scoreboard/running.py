@@ -20,33 +20,29 @@ from benchmarks.scoreboard.methods import COVERAGES, Methods
 from benchmarks.scoreboard.problems import PROBLEMS
 
 ADAPTIVE = "adaptive attack"
-RESULTS, CONFIDENCES = "results.json", "confidences.npz"
+RESULTS = "results.json"
 
 Job = tuple[str, int]
-Outcome = tuple[dict[str, Any], dict[str, Any]]
 
 
-def run_job(job: Job, folder: Path, device: str | None, quick: bool) -> Outcome:
-    """The record of one problem and seed, and its softmax confidences."""
+def run_job(job: Job, folder: Path, device: str | None, quick: bool) -> dict[str, Any]:
+    """The record of one problem and seed."""
     begun = time.monotonic()
     name, seed = job
     if name == ADAPTIVE:
         from benchmarks.scoreboard.torch.adaptive import study
 
         found = study(load(folder, "mnist", seed).flat(), seed, device or "cpu", quick)
-        return {"runs": found, "seconds": round(time.monotonic() - begun, 1)}, {}
+        return {"runs": found, "seconds": round(time.monotonic() - begun, 1)}
     problem = PROBLEMS[name]
     data = load(folder, problem.dataset, seed)
     data = data.flat() if problem.kind == "mlp" else data
     data = data.few() if quick else data
     record: dict[str, Any] = {}
-    arrays: dict[str, Any] = {}
     for variant in make_variants(problem, data, seed, device, quick):
-        methods = Methods(variant, data.n_classes, device, seed)
-        record[variant.name], kept = measure(methods, seed)
-        arrays |= {f"{name}/{seed}/{variant.name}/{key}": each for key, each in kept.items()}
+        record[variant.name] = measure(Methods(variant, data.n_classes, device, seed), seed)
     record["seconds"] = round(time.monotonic() - begun, 1)
-    return record, arrays
+    return record
 
 
 def run_jobs(
@@ -61,9 +57,6 @@ def run_jobs(
     """Run all jobs and write what is there after each; one that fails stops no other."""
     out.mkdir(parents=True, exist_ok=True)
     results = read(out)
-    arrays: dict[str, Any] = {}
-    if (out / CONFIDENCES).exists():
-        arrays = dict(np.load(out / CONFIDENCES))
     begun = time.monotonic()
     # A forked process cannot use CUDA.
     context = multiprocessing.get_context("spawn")
@@ -77,11 +70,9 @@ def run_jobs(
             if error is not None:
                 say(f"{took}: {type(error).__name__}: {error}")
                 continue
-            record, kept = future.result()
+            record = future.result()
             results["runs"].setdefault(name, {})[str(seed)] = record
-            arrays |= kept
             write(out, results)
-            np.savez_compressed(out / CONFIDENCES, **arrays)
             say(f"{took}: {record['seconds']} s, {_glance(record)}")
 
 
@@ -105,17 +96,18 @@ def _glance(record: dict[str, Any]) -> str:
     """A record in a line, to watch a run by."""
     if "plain" not in record:
         return json.dumps(record["runs"])
+    names = record["plain"]["methods"]
     cells = [
         cell
-        for key in ("plain", "noisy", "unseen")
-        for cell in record.get(key, {}).get("cells", {}).values()
+        for part in record.values()
+        if isinstance(part, dict)
+        for cell in part["cells"].values()
     ]
-    shares = np.mean([cell["wrong"]["iknow"] for cell in cells], axis=0)
-    softmax = np.mean([cell["wrong"]["softmax"] for cell in cells], axis=0)
-    return (
-        f"error {record['plain']['model_error']:.4f}, wrong IK {np.round(100 * shares, 2)}%, "
-        f"softmax {np.round(100 * softmax, 2)}%"
+    shares, softmax = (
+        np.round(100 * np.mean([cell["wrong"][names.index(each)] for cell in cells], axis=0), 2)
+        for each in ("iknow", "softmax")
     )
+    return f"error {record['plain']['model_error']:.4f}, wrong IK {shares}%, softmax {softmax}%"
 
 
 def _share_cores(workers: int) -> None:

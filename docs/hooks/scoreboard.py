@@ -14,10 +14,10 @@ TABLES: dict[str, Callable[[Summary], str]] = {
     "scoreboard_claims": lambda summary: (
         table.targets(summary).replace("| target ", "| claim ").replace("| met |", "| holds |")
     ),
+    "scoreboard_in_words": table.in_words,
     "scoreboard_problems": table.accuracies,
     "scoreboard_overall": table.overall,
     "scoreboard_by_problem": table.by_problem,
-    "scoreboard_by_problem_at_most": lambda summary: table.by_problem(summary, at=2),
     "scoreboard_losses": table.losses,
     "scoreboard_certified": table.certified,
     "scoreboard_wrong_labels": table.wrong_labels,

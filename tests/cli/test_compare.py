@@ -5,10 +5,12 @@ import json
 import joblib
 import numpy as np
 import pytest
+from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_wine
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from typer.testing import CliRunner
 
 from iknow.cli.app import app
@@ -109,3 +111,28 @@ def test_columns_come_in_the_models_order(folder):
 )
 def test_what_cannot_be_done_is_said_in_one_line(folder, words, expected):
     assert expected in fail(*FILES, *words)
+
+
+def test_a_table_of_strings_dates_and_gaps_is_compared(folder, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    rng, n = np.random.default_rng(0), 600
+    kind = rng.choice(["good", "bad"], n)
+    age = np.where(rng.random(n) < 0.2, np.nan, rng.normal(40, 9, n) + 15 * (kind == "good"))
+    city = np.where(rng.random(n) < 0.1, "", rng.choice(["Bern", "Rome"], n))
+    when = np.datetime64("2024-01-01") + rng.integers(300, size=n)
+    frame = pandas.DataFrame({"age": age, "city": city, "when": when.astype(str), "kind": kind})
+    for part, rows in {"train": slice(300), "val": slice(300, 450), "test": slice(450, n)}.items():
+        frame[rows].to_csv(tmp_path / f"{part}.csv", index=False)
+    steps = make_column_transformer(
+        (make_pipeline(SimpleImputer(), StandardScaler()), ["age"]),
+        (OneHotEncoder(handle_unknown="ignore"), ["city"]),
+    )
+    model = make_pipeline(steps, LogisticRegression())
+    train = pandas.read_csv(tmp_path / "train.csv")
+    joblib.dump(model.fit(train.drop(columns="kind"), train["kind"]), tmp_path / "m.joblib")
+    files = [tmp_path / each for each in ("m.joblib", "train.csv", "val.csv", "test.csv")]
+    result = run(*files, "--label", "kind", "--json", tmp_path / "all.json")
+    assert result.exit_code == 0, result.output + result.stderr
+    test = pandas.read_csv(tmp_path / "test.csv")
+    wrong = (model.predict(test.drop(columns="kind")) != test["kind"]).mean()
+    assert json.loads((tmp_path / "all.json").read_text())["errors"][0] == pytest.approx(wrong)

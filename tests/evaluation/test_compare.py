@@ -4,19 +4,25 @@ import json
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
+from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_digits
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.frozen import FrozenEstimator
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
 from iknow import Assertion, Ball, EpistemicClassifier
 from iknow.core.evidence import distances_for_and_against
 from iknow.errors import InputError
 from iknow.evaluation.compare import Observer, compare
-from iknow.evaluation.peers import Energy, Observed, Softmax, TrustScore
+from iknow.evaluation.peers import Energy, KNNDistance, Observed, Softmax, TrustScore
 from iknow.evaluation.perturbations import Marginals, Noise
 from iknow.models import PrecomputedModel
 
@@ -233,13 +239,14 @@ def test_a_torch_network_gives_its_hidden_layer_and_logits(data):
     classifier.fit(X, y)
     observer = Observer(classifier, X)
     assert (observer.input, observer.hidden) == ("input", "1")
-    observed, invalid = observer.observe(X[:5])
+    observed, absent, unmeasured = observer.observe(X[:5])
     network.eval()
     with torch.no_grad():
         expected = network(torch.from_numpy(X[:5]).float()).numpy()
     np.testing.assert_allclose(observed.logits, expected, rtol=1e-5)
     np.testing.assert_allclose(observed.inputs, X[:5], rtol=1e-6)
-    assert not invalid.any()
+    assert not absent.any()
+    assert not unmeasured.any()
 
 
 def test_a_sample_without_an_answer_is_never_asserted(classifier, data):
@@ -306,3 +313,80 @@ def test_outputs_computed_elsewhere_cannot_be_perturbed(data):
     stub = SimpleNamespace(model_=PrecomputedModel(), classes_=np.arange(2), indexes_={})
     with pytest.raises(InputError, match="needs the model itself"):
         compare(stub, *data)
+
+
+def table(n=900):
+    """A table with gaps, categories and dates, and labels that follow from its numbers."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=n)
+    age = np.where(rng.random(n) < 0.3, np.nan, rng.normal(40, 10, n) + 15 * y)
+    days = pd.to_timedelta(rng.integers(300, size=n), "D")
+    frame = pd.DataFrame(
+        {
+            "amount": np.exp(rng.normal(size=n) + y),
+            "age": age,
+            "city": np.where(rng.random(n) < 0.1, None, rng.choice(["Bern", "Rome"], n)),
+            "when": pd.Timestamp("2024-01-01") + days,
+        }
+    )
+    return frame, y
+
+
+def as_days(frame):
+    return frame.apply(lambda column: column.dt.day_of_year.astype(float))
+
+
+def by_name():
+    numbers = make_pipeline(SimpleImputer(), StandardScaler()), ["amount", "age"]
+    cities = OneHotEncoder(handle_unknown="ignore"), ["city"]
+    steps = make_column_transformer(numbers, cities, (FunctionTransformer(as_days), ["when"]))
+    return make_pipeline(steps, LogisticRegression(max_iter=1000))
+
+
+def boosting():
+    return HistGradientBoostingClassifier(max_iter=20)
+
+
+TABLES = {
+    "numbers with gaps": (boosting, lambda X: X[["amount", "age"]].to_numpy()),
+    "a frame with gaps": (boosting, lambda X: X[["amount", "age"]]),
+    "categories": (boosting, lambda X: X.drop(columns="when").astype({"city": "category"})),
+    "strings and dates": (by_name, lambda X: X),
+    "polars": (boosting, lambda X: pl.from_pandas(X[["amount", "age"]])),
+    "texts": (
+        lambda: make_pipeline(TfidfVectorizer(), LogisticRegression()),
+        lambda X: [f"word{a:.0f} more{i % 89} other{i % 97}" for i, a in enumerate(X.amount)],
+    ),
+}
+
+
+@pytest.mark.parametrize(("make", "take"), TABLES.values(), ids=TABLES)
+def test_every_table_is_compared_and_rows_with_gaps_are_answers(make, take):
+    frame, y = table()
+    X, model = take(frame), make()
+    parts = [(X[rows], y[rows]) for rows in (slice(400), slice(400, 650), slice(650, 900))]
+    model.fit(*parts[0])
+    ec = EpistemicClassifier(FrozenEstimator(model), progress=False)
+    ec.fit(*parts[0]).tune(parts[1][0], coverage=0.75)
+    found = compare(ec, *parts, coverages=[0.3, 0.75])
+    assert found.errors[0] == pytest.approx((model.predict(parts[2][0]) != parts[2][1]).mean())
+    assert len(found.sets) == (1 if isinstance(X, list) else 6)
+    assert len({tuple(row) for row in found.wrong[:, 0]}) > 3  # methods differ
+    assert np.abs(found.asserted[:2, 0, 1] - 0.75).max() < 0.2
+
+
+def test_answers_without_activations_count_for_the_methods_that_need_none():
+    frame, y = table()
+    X = frame[["amount", "age"]].to_numpy()
+    model = boosting().fit(X, y)
+    whole, gaps = np.flatnonzero(~np.isnan(X).any(axis=1)), np.flatnonzero(np.isnan(X).any(axis=1))
+    train, val = (X[whole[:400]], y[whole[:400]]), (X[whole[400:]], y[whole[400:]])
+    test = X[gaps], y[gaps]
+    ec = EpistemicClassifier(FrozenEstimator(model), progress=False).fit(*train)
+    ec.tune(val[0], coverage=0.75)
+    assert ec.layers_ == ("input",)
+    peers = [Softmax(), KNNDistance(layer="input")]
+    found = compare(ec, train, val, test, peers=peers, perturbations=[])
+    assert found.errors[0] == pytest.approx((model.predict(test[0]) != test[1]).mean())
+    assert found.asserted[:, 0, 1].tolist()[::2] == [0, 0]  # ours and k-NN
+    assert found.asserted[1, 0, 1] > 0.2

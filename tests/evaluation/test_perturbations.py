@@ -1,4 +1,5 @@
 import numpy as np
+import pandas as pd
 import pytest
 
 from iknow.errors import InputError
@@ -10,6 +11,7 @@ from iknow.evaluation.perturbations import (
     Perturbation,
     Scaling,
     Swap,
+    perturb_table,
 )
 
 
@@ -113,3 +115,30 @@ def test_marginals_keep_each_feature_and_break_samples(data):
 def test_strengths_must_make_sense(make):
     with pytest.raises(InputError):
         make()
+
+
+@pytest.mark.parametrize("perturbation", PERTURBATIONS, ids=lambda each: each.name)
+def test_a_table_keeps_gaps_types_and_what_is_no_number(perturbation):
+    rng, n = np.random.default_rng(0), 60
+    frame = pd.DataFrame(
+        {
+            "size": np.where(np.arange(n) % 5 == 0, np.nan, rng.normal(size=n)),
+            "count": rng.integers(9, size=n),
+            "flag": rng.random(n) < 0.5,
+            "city": pd.Categorical(rng.choice(["Bern", "Rome"], n)),
+            "when": pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(n), "D"),
+        },
+        index=np.arange(n) + 7,
+    )
+    before, y = frame.copy(), np.arange(n) % 3
+    found, truth = perturb_table(perturbation, frame, y, frame, np.random.default_rng(1))
+    pd.testing.assert_frame_equal(frame, before)
+    assert found.dtypes.equals(frame.dtypes)
+    assert found.index.equals(frame.index)
+    assert not found["size"].equals(frame["size"])
+    is_marginals = isinstance(perturbation, Marginals)
+    assert (truth is None) == is_marginals
+    for name in ("city", "when"):
+        assert found[name].equals(frame[name]) != is_marginals
+        assert sorted(found[name]) == sorted(frame[name])
+    assert found["size"].isna().equals(frame["size"].isna())

@@ -53,9 +53,15 @@ def npy(array: Any) -> bytes:
 def said_by(digits: Any, X: Any) -> list[dict[str, Any]]:
     found = digits.classifier.assess(X)
     return [
-        {"belief": int(b), "assertion": a.name, "reason": r.name, "level": float(level)}
-        for b, a, r, level in zip(
-            found.belief, found.assertion, found.reason, found.level, strict=True
+        {
+            "belief": int(b),
+            "assertion": a.name,
+            "reason": r.name,
+            "level": float(level),
+            "probability": float(p),
+        }
+        for b, a, r, level, p in zip(
+            found.belief, found.assertion, found.reason, found.level, found.probability, strict=True
         )
     ]
 
@@ -84,6 +90,24 @@ def test_evidence_and_exemplars_on_request(url: str, digits: Any) -> None:
             assert answer["evidence"][layer]["for_row"] == third  # by the quorum of 3
             expected = evidence.distances[i, found.belief_codes[i], 2]
             assert answer["evidence"][layer]["for"] == pytest.approx(expected)
+
+
+def test_answers_are_explained_on_request(url: str, digits: Any) -> None:
+    X = digits.X[:5]
+    path = "/v1/models/digits/assess?explain=true"
+    answers = ask(url, path, {"rows": X.tolist()}).json["answers"]
+    found = digits.classifier.assess(X)
+    for i, answer in enumerate(answers):
+        told, explanation = answer["explanation"], found.explain(i)
+        assert told["sentence"] == explanation.sentence
+        assert told["level"] == pytest.approx(explanation.level)
+        assert told["decides"] in explanation.sentence
+        for layer, said in zip(explanation.layers, told["layers"], strict=True):
+            assert said["findings"] == list(layer.findings)
+            assert [each["row"] for each in said["for"]] == [each.row for each in layer.samples_for]
+    many = ask(url, path, {"rows": digits.X[:101].tolist()})
+    assert many.status == 413
+    assert "up to 100 rows are explained at once; got 101" in many.json["error"]
 
 
 def test_a_row_that_is_no_number_is_invalid_and_the_others_are_answered(

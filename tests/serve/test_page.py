@@ -215,10 +215,25 @@ def test_text_of_the_server_never_becomes_markup(open_page, live, reader, clock)
     model = status["models"][0]
     model["promises"], model["version"] = [HOSTILE], HOSTILE
     entry = model["live"]["unknown"][0]
-    entry |= dict.fromkeys(("belief", "reason", "request", "sentence", "weakest"), HOSTILE)
+    entry |= dict.fromkeys(("belief", "reason", "request", "sentence", "decides"), HOSTILE)
     near = {"row": 1, "label": HOSTILE, "distance": 2.0}
     entry["layers"] = [
-        {"layer": HOSTILE, "reach": 1.0, "support": [HOSTILE], "for": [near], "against": []}
+        {
+            "layer": HOSTILE,
+            "reach": 1.0,
+            "findings": [HOSTILE],
+            "for": [near],
+            "against": [],
+            "features": [
+                {
+                    "feature": HOSTILE,
+                    "value": HOSTILE,
+                    "values": [HOSTILE],
+                    "share": 1.0,
+                    "unseen": HOSTILE,
+                }
+            ],
+        }
     ]
     entry["picture"] = {"png": "javascript:alert(1)", "width": 1, "height": 1}
     model["live"]["by_class"]["rows"][0]["label"] = HOSTILE
@@ -413,3 +428,18 @@ def test_numbers_as_a_person_says_them(open_page, live):
         "1 minute ago", "4.2 ms", "12.3 s", "–", "below 1", "100", "> 10⁶", "0", "0.004", "0.50",
         "No.", "0.21/s",
     ]  # fmt: skip
+
+
+def test_the_estimated_accuracy_is_shown_where_it_is_known(open_page, live):
+    status = status_of(live)
+    assert status["models"][0]["live"]["estimate"] is None
+    page = open_page(status)
+    assert page.run("return document.querySelector('.estimate-card').hidden")
+    status["models"][0]["live"]["estimate"] = {
+        "n": 5300, "accuracy": 0.8561, "low": 0.786, "high": 0.927, "unseen": 0.066,
+    }  # fmt: skip
+    page.server.status = status
+    told = page.refresh().text(".estimate-card")
+    assert "85.6% of the last 5,300 answers" in told
+    assert "Between 78.6% and 92.7%, if the data comes like the validation data" in told
+    assert "6.6% of it is unlike anything seen before" in told

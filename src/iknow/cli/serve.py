@@ -49,6 +49,9 @@ def serve(
         "environment. Needed unless only this machine is served.",
         SAFETY,
     ),
+    show_training: bool = option(
+        "Let ?explain=true tell values of training samples, and not only numbers.", SAFETY
+    ),
     ssl_certfile: Path | None = option("Certificate for TLS.", SAFETY),
     ssl_keyfile: Path | None = option("Its key.", SAFETY),
     audit: str | None = option(
@@ -108,6 +111,7 @@ def serve(
             workers=workers,
             audit=audit,
             keep_inputs=keep_inputs,
+            show_training=show_training,
             audit_required=not audit_optional,
             retain_days=retain_days,
             retain_bytes=None if retain_mib is None else retain_mib << 20,

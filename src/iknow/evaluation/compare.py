@@ -33,13 +33,18 @@ from typing import Any
 import numpy as np
 
 from iknow.core.arrays import Bools, Floats
-from iknow.core.codes import positions_of
+from iknow.core.codes import NO_BELIEF, positions_of
 from iknow.core.level import are_probabilities
 from iknow.core.text import as_real
 from iknow.errors import InputError, LayerError, MissingExtraError
 from iknow.evaluation.comparison import OURS, WITH_VIEWS, Comparison
 from iknow.evaluation.peers import Observed, Peer, Softmax, default_peers
-from iknow.evaluation.perturbations import PERTURBATIONS, Perturbation
+from iknow.evaluation.perturbations import (
+    PERTURBATIONS,
+    Perturbation,
+    perturb_numbers,
+    perturb_table,
+)
 from iknow.evaluation.risk import (
     RiskCoverage,
     certify_by_mapie,
@@ -48,7 +53,7 @@ from iknow.evaluation.risk import (
     risk_coverage,
 )
 from iknow.models import PrecomputedModel
-from iknow.models.inputs import as_numbers, cut_batches, take_rows
+from iknow.models.inputs import as_numbers, as_pandas, cut_batches, take_rows
 from iknow.models.model import Model, observe_inputs
 from iknow.models.samples import as_labels, as_vector, encode
 from iknow.models.sklearn import SklearnModel
@@ -84,7 +89,8 @@ def compare(
         sets: Other data, by name: (X, y), or (X, None) where no answer can be right, such as
             foreign data. Labels that the model does not know are wrong whatever it says.
         coverages: Shares of clean data to assert.
-        perturbations: What to do to the test data; see `iknow.evaluation.perturbations`.
+        perturbations: What to do to the test data; see `iknow.evaluation.perturbations`. Texts and
+            sparse matrices are left as they are.
         peers: Unfitted methods to compare with. Default: all that apply to the model.
         views: Show in a row of its own what views would bring (`as_model`), such as "shift"; it
             takes as many passes of the model more.
@@ -100,11 +106,11 @@ def compare(
     for value, what in ((accuracy, "accuracy"), (confidence, "confidence")):
         as_real(value, what, "lie between 0 and 1, both excluded", lambda number: 0 < number < 1)
     observer = Observer(classifier, training[0])
-    known, invalid = observer.observe(*training, "the labels of training")
-    known = known[~invalid]
-    held, invalid = observer.observe(*validation, "the labels of validation")
+    known, *without = observer.observe(*training, "the labels of training")
+    known = known[~np.logical_or(*without)]
+    held, *without = observer.observe(*validation, "the labels of validation")
     fitting, _ = split_rows(len(held), random_state)
-    held = held[fitting[~invalid[fitting]]]
+    held = held[fitting[~np.logical_or(*without)[fitting]]]
     fitted = [peer.fit(known, held) for peer in (default_peers(known) if peers is None else peers)]
     ours = [classifier]
     if views is not None:
@@ -117,22 +123,22 @@ def compare(
         raise InputError(f"methods need different names; got {', '.join(methods)}")
 
     def score(name: str, X: Any, truth: Any, own: bool = False) -> Scored:
-        observed, invalid = observer.observe(X)
+        observed, absent, unmeasured = observer.observe(X)
         levels: list[Any] = [getattr(each.assess(X, evidence=True), "level", None) for each in ours]
         if levels[0] is None:
             raise InputError(
                 "the classifier gives no levels, by which it is compared: tune it to a level, for "
                 "example by tune(X_val, y_val, coverage=0.75)"
             )
-        rows = [*levels, *(peer.score(observed) for peer in fitted)]
+        rows = [*levels, *(_score(peer, observed, unmeasured) for peer in fitted)]
         right = np.zeros(len(observed), dtype=bool)
         if truth is not None:
             if len(truth) != len(observed):
                 raise InputError(f"{name!r} holds {len(observed)} samples and {len(truth)} labels")
             for column in truth.reshape(len(truth), -1).T:
                 right |= positions_of(column, classifier.classes_) == observed.belief
-        scores = np.where(invalid, -np.inf, np.stack(rows))  # no method asserts what is no answer
-        return Scored(name, scores, ~right | invalid, own)
+        scores = np.where(absent, -np.inf, np.stack(rows))  # no method asserts what is no answer
+        return Scored(name, scores, ~right | absent, own)
 
     clean = score("validation", validation[0], as_vector(validation[1], "y"))
     found = _all_sets(training[0], test, perturbations, sets or {}, random_state)
@@ -151,20 +157,42 @@ def compare(
     return replace(compared, certified=certified)
 
 
+class _Unmeasured(Observed):
+    """Samples without activations, because a value is missing where a layer takes none."""
+
+    def layer(self, name: Any) -> Any:
+        raise LayerError(f"these samples have no activations in the layer {name!r}")
+
+
+def _score(peer: Peer, observed: Observed, unmeasured: Bools) -> Floats:
+    """The scores of a peer, of shape (n,); -inf where it needs activations and there are none."""
+    scores = np.array(peer.score(observed), dtype=np.float64)
+    if unmeasured.any():
+        scores[unmeasured] = -np.inf
+        with suppress(LayerError):
+            bare = _Unmeasured(**vars(observed[unmeasured]))
+            scores[unmeasured] = peer.score(bare)
+    return scores
+
+
 def _all_sets(
     training: Any, test: Pair, perturbations: Any, sets: Mapping[str, Pair], random_state: int
 ) -> list[tuple[str, Any, Any, bool]]:
     """Name, inputs and truth of each set, and whether it is the test data, perturbed or not."""
     X, y = test
     found: list[tuple[str, Any, Any, bool]] = [(TEST, X, as_vector(y, "the labels of test"), True)]
-    if perturbations:
-        values, background = as_numbers(X, "test"), as_numbers(training, "training")
-        for each in perturbations:
-            rng = np.random.default_rng(random_state)  # adding one must not change another
-            changed, truth = each(values, found[0][2], background, rng)
-            if hasattr(X, "iloc"):  # a data frame keeps the names of its columns
-                changed = type(X)(changed, columns=X.columns)
-            found.append((each.name, changed, truth, True))
+    X, training = as_pandas(X), as_pandas(training)
+    is_table, values, background = hasattr(X, "iloc") and X.ndim == 2, X, training
+    if perturbations and not is_table:
+        try:
+            values, background = as_numbers(X, "test"), as_numbers(training, "training")
+        except InputError:  # texts, for example, which nothing perturbs
+            perturbations = ()
+    for each in perturbations:
+        rng = np.random.default_rng(random_state)  # adding one must not change another
+        perturb = perturb_table if is_table else perturb_numbers
+        changed, right = perturb(each, values, found[0][2], background, rng)
+        found.append((each.name, changed, right, True))
     for name, (inputs, truth) in sets.items():
         labels = None if truth is None else as_vector(truth, f"the labels of {name!r}")
         found.append((name, inputs, labels, False))
@@ -197,6 +225,9 @@ class Observer:
         named = {each.role: each.name for each in layers if each.name != "input"}
         self.hidden, self.logits = named.get("hidden"), None
         self.input = "input" if self.hidden else named.get("input", "input")
+        # Of a table with gaps or categories the classifier has numbers, in its own metric.
+        used = getattr(classifier, "indexes_", {})
+        self.input = next((each for each in used if model.role(each) == "table"), self.input)
         try:
             scores = model.observe(few, (self.input,)).scores
         except LayerError:  # that of texts and tokens is no place to measure in
@@ -210,8 +241,9 @@ class Observer:
         self.transform = np.asarray if index is None else index.metric.transform
         self.from_probabilities = are_probabilities(scores)
 
-    def observe(self, X: Any, y: Any = None, what: str = "y") -> tuple[Observed, Bools]:
-        """What the model makes of samples, and which it cannot answer, of shape (n,).
+    def observe(self, X: Any, y: Any = None, what: str = "y") -> tuple[Observed, Bools, Bools]:
+        """What the model makes of samples, which it cannot answer, and which have an answer but no
+        activations, both of shape (n,).
 
         y: their labels, if they are known. what: what errors call these.
         """
@@ -224,10 +256,10 @@ class Observer:
             logits = np.log(np.maximum(said.scores, SMALLEST))
         inputs = self.transform(said.activations[self.input])
         hidden = None if self.hidden is None else said.activations[self.hidden]
-        logits = np.where(said.invalid[:, None], 0.0, logits)
-        belief = np.where(said.invalid, 0, said.belief)
+        absent = said.invalid if self.logits is not None else said.belief == NO_BELIEF
+        logits, belief = np.where(absent[:, None], 0.0, logits), np.where(absent, 0, said.belief)
         codes = None if y is None else encode(as_labels(y, len(belief), what), self.classes, what)
-        return Observed(inputs, hidden, logits, belief, codes), said.invalid
+        return Observed(inputs, hidden, logits, belief, codes), absent, said.invalid & ~absent
 
 
 RESAMPLES = 200  # enough for the ends of a 95% interval to within a tenth of its width or so

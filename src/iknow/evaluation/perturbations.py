@@ -12,6 +12,9 @@ resampled marginals is of no class, so whatever is asserted about it counts as w
 features are nearly independent it looks like any other sample, and the figure only tells how much
 is asserted.
 
+In a table the numbers change, and categories, texts and dates stay; only the last resamples all
+columns. Gaps stay gaps.
+
 Noise and scaling stay within the smallest and the largest value of the training data as a whole, as
 pixels do: a method that notices values out of range by accident would look better than it is.
 """
@@ -27,6 +30,7 @@ from numpy.typing import NDArray
 
 from iknow.core.arrays import Floats, Labels
 from iknow.core.text import as_real
+from iknow.models.inputs import as_numbers, is_number
 
 Inputs = NDArray[Any]
 Perturbed = tuple[Inputs, Labels | None]
@@ -139,6 +143,45 @@ class Marginals:
 
 # What `compare` tries by default.
 PERTURBATIONS: tuple[Perturbation, ...] = (Noise(), Swap(), Scaling(), Mixup(), Marginals())
+
+
+def perturb_table(
+    each: Perturbation, X: Any, y: Labels, training: Any, rng: Generator
+) -> tuple[Any, Labels | None]:
+    """A data frame, perturbed, and its right labels, as `each` gives them for its numbers.
+
+    training: likewise, a data frame. Whole numbers stay whole, and flags flags.
+    """
+    is_plain = np.array([is_number(dtype) for dtype in X.dtypes])
+    numbers, changed = np.flatnonzero(is_plain), X.copy()
+    truth: Labels | None = None if isinstance(each, Marginals) else y
+    if len(numbers):
+        values, background = (as_numbers(t.iloc[:, numbers], "a table") for t in (X, training))
+        values, truth = perturb_numbers(each, values, y, background, rng)
+        for j, column in zip(numbers, values.T, strict=True):
+            dtype = X.dtypes.iloc[j]
+            whole = np.rint(column) if dtype.kind in "iu" else column
+            found = column > 0.5 if dtype.kind == "b" else whole
+            changed.isetitem(j, type(X.iloc[:, j])(found, index=X.index).astype(dtype))
+    for j in np.flatnonzero(~is_plain) if truth is None else ():
+        changed.isetitem(j, X.iloc[:, j].iloc[rng.permutation(len(X))].set_axis(X.index))
+    return changed, truth
+
+
+def perturb_numbers(
+    each: Perturbation, X: Inputs, y: Labels, training: Inputs, rng: Generator
+) -> Perturbed:
+    """What `each` makes of X as if its gaps were medians of the training data; gaps stay gaps."""
+    missing, unknown = (np.isnan(t) if t.dtype.kind == "f" else np.zeros(1) for t in (X, training))
+    if not missing.any() and not unknown.any():
+        return each(X, y, training, rng)
+    flat = np.where(unknown, np.nan, training).reshape(len(training), -1).T
+    known = (column[~np.isnan(column)] for column in flat)
+    medians = np.array([np.median(some) if len(some) else 0.0 for some in known])
+    usual = medians.reshape(X.shape[1:])
+    filled = [np.where(np.isnan(t), usual, t).astype(t.dtype) for t in (X, training)]
+    changed, truth = each(filled[0], y, filled[1], rng)
+    return np.where(missing, np.nan, changed).astype(X.dtype), truth
 
 
 def _per_sample(rng: Generator, low: float, high: float, X: Inputs) -> Floats:

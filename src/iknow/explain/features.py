@@ -58,6 +58,13 @@ class FeatureDifference:
         others = (told(v) + mark for v, mark in zip(self.values, marks, strict=True))
         return (self.feature, told(self.value), *others, self.unseen or f"{self.share:.0%}")
 
+    def to_dict(self, training: bool) -> dict[str, Any]:
+        """Plain values; training: whether to tell those of training samples."""
+        hidden = {"share", *(() if training else ("values", "marked"))}
+        hidden |= set() if self.unseen else {"unseen"}
+        shown = {name: each for name, each in vars(self).items() if name not in hidden}
+        return shown | {"share": round(self.share, 4)}
+
     def __str__(self) -> str:
         return f"{self.feature} {told(self.value)} ({self.unseen or f'{self.share:.0%}'})"
 
@@ -164,9 +171,9 @@ class Measured:
         if flag == A_GAP:
             return MISSING
         if flag == A_CATEGORY:
-            of_frame = hasattr(raw, "iloc")
-            known = self.categories.get(float(values[j]), "another category")
-            return name(raw.iloc[j]) if of_frame else known
+            if raw is not None and len(raw) == len(values) // 2:
+                return name(raw.iloc[j] if hasattr(raw, "iloc") else raw[j])
+            return self.categories.get(float(values[j]), "another category")
         return float(values[j])
 
 

@@ -13,7 +13,6 @@ Nothing in it is markup. Numbers that JSON cannot express become None, names are
 from __future__ import annotations
 
 import base64
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +29,7 @@ from iknow.core.evidence import NO_EXEMPLAR
 from iknow.core.text import name
 from iknow.explain.answers import Answers
 from iknow.explain.assessment import Assessment
-from iknow.explain.explanation import Exemplar, LayerExplanation
+from iknow.explain.explanation import finite
 from iknow.explain.picture import Image, Picture, Renderer, png_bytes, take_sample
 from iknow.locking import Lock
 from iknow.report.album import shrink_image
@@ -42,8 +41,6 @@ REASONS = {int(each): each.name for each in Reason}
 PER_SECOND = 2.0
 MOST_AT_ONCE = 5
 LONGEST_SIDE = 64  # pixels: the page asks for all pictures every two seconds
-LONGEST_SENTENCE = 1000
-MOST_EXEMPLARS = 4  # and the one that decides, where a quorum asks for more
 
 
 class Wanted(NamedTuple):
@@ -52,6 +49,8 @@ class Wanted(NamedTuple):
     evidence: bool = False
     exemplars: bool = False
     scores: bool = False
+    explain: bool = False
+    training: bool = False  # whether explanations tell values of training samples
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -63,12 +62,14 @@ class RequestAnswers(Answers):
             wanted.
         scores: Of shape (n, n_classes), if wanted.
         evidence: Of length n, in plain values, if wanted.
+        explanations: Likewise.
         portraits: Of some IDKs, for JSON, each with its `row`.
     """
 
     exemplars: Mapping[str, Ints]
     scores: Floats | None = None
     evidence: list[Any] | None = None
+    explanations: list[Any] | None = None
     portraits: tuple[dict[str, Any], ...] = ()
 
     def __len__(self) -> int:
@@ -105,8 +106,10 @@ class RequestAnswers(Answers):
             np.asarray(self.assertion).tolist(),
             np.asarray(self.reason).tolist(),
             repeat(None) if self.level is None else self.level.tolist(),
+            repeat(None) if self.probability is None else map(finite, self.probability.tolist()),
             nearest,
             repeat(None) if self.evidence is None else self.evidence,
+            repeat(None) if self.explanations is None else self.explanations,
             strict=False,  # what repeats has no end
         )
         return tuple(
@@ -119,12 +122,15 @@ def assess(
     classifier: EpistemicClassifier, portrayer: Portrayer, rows: Rows, wanted: Wanted
 ) -> RequestAnswers:
     """Ask a classifier about shaped rows."""
-    assessment = classifier.assess(as_inputs(classifier, rows))
+    inputs = as_inputs(classifier, rows)
+    assessment = classifier.assess(inputs)
+    explained = (assessment.explain(i, samples=inputs) for i in range(len(assessment)))
     return RequestAnswers(
         **vars(assessment.answers) | {"index": None},
         exemplars=assessment.own_exemplars if wanted.exemplars else {},
         scores=assessment.scores if wanted.scores else None,
         evidence=describe_evidence(assessment) if wanted.evidence else None,
+        explanations=[e.to_dict(wanted.training) for e in explained] if wanted.explain else None,
         portraits=portrayer.portray(assessment, rows.values),
     )
 
@@ -182,7 +188,6 @@ class Portrayer:
                 "row": row,
                 "belief": None if belief is None else name(belief),
                 "reason": few.reason[place].name,
-                "level": None if few.levels is None else finite(few.level[place]),
                 **self._explain(few, place, samples),
             }
             for place, (row, belief) in enumerate(zip(rows, few.belief.tolist(), strict=True))
@@ -202,31 +207,13 @@ class Portrayer:
         # It searches an index and calls a renderer, both possibly the user's. What they raise is no
         # reason to lose an answer that is given already.
         try:
-            found = few.explain(place, samples=samples, renderer=self._picture)
-            return {
-                "sentence": name(found.sentence, LONGEST_SENTENCE),
-                "weakest": "" if found.deciding is None else found.deciding.title,
-                "layers": [_as_plain_layer(layer) for layer in found.layers],
-                "picture": None if found.picture is None else as_plain_picture(found.picture),
-            }
+            # Without a renderer nothing of an input is kept, and no value of a feature.
+            shown = few if self._picture is not None else replace(few, measured=None)
+            found = shown.explain(place, samples=samples, renderer=self._picture)
+            picture = None if found.picture is None else as_plain_picture(found.picture)
+            return found.to_dict(training=False) | {"picture": picture}
         except Exception:
-            return {"sentence": "", "weakest": "", "layers": [], "picture": None}
-
-
-def _as_plain_layer(layer: LayerExplanation) -> dict[str, Any]:
-    def plain(exemplars: Sequence[Exemplar]) -> list[dict[str, Any]]:
-        return [
-            {"row": each.row, "label": name(each.label), "distance": finite(each.distance)}
-            for each in (*exemplars[:MOST_EXEMPLARS], *exemplars[MOST_EXEMPLARS:][-1:])
-        ]
-
-    return {
-        "layer": name(layer.layer),
-        "reach": finite(layer.reach),
-        "support": [name(label) for label in layer.support],
-        "for": plain(layer.samples_for),
-        "against": plain(layer.samples_against),
-    }
+            return {"sentence": "", "decides": "", "level": None, "layers": [], "picture": None}
 
 
 def as_plain_picture(picture: Picture) -> dict[str, Any] | None:
@@ -236,8 +223,3 @@ def as_plain_picture(picture: Picture) -> dict[str, Any] | None:
     pixels = shrink_image(picture.pixels, LONGEST_SIDE)
     source = f"data:image/png;base64,{base64.b64encode(png_bytes(pixels)).decode()}"
     return {"png": source, "width": pixels.shape[1], "height": pixels.shape[0]}
-
-
-def finite(value: Any) -> float | None:
-    """A number that JSON can express; None for any other."""
-    return None if value is None or not math.isfinite(value) else float(value)

@@ -59,8 +59,10 @@ class ServedAnswer:
     assertion: Assertion
     reason: Reason
     level: float | None
+    probability: float | None
     exemplars: Mapping[str, int] | None
     evidence: Mapping[str, Any] | None
+    explanation: Mapping[str, Any] | None
 
 
 class ServedAnswers(Sequence[ServedAnswer]):
@@ -78,9 +80,11 @@ class ServedAnswers(Sequence[ServedAnswer]):
         assertion: Of shape (n,), comparable with `Assertion.IK`.
         reason: Of shape (n,), comparable with `Reason.KNOWN`.
         level: How ordinary each sample is, of shape (n,); NaN without levels.
+        probability: How likely each belief is right, of shape (n,); NaN if no labels taught it.
         exemplars: Of length n, if asked for: by layer, the training row of the believed class that
             is nearest, -1 for none.
         evidence: Of length n, if asked for: by layer, the distances for and against.
+        explanation: Of length n, if asked for: why, in a sentence and in numbers.
 
     Examples:
         >>> said = schema.RowAnswer(7, "IDK", "EXTRAPOLATION", 0.01)
@@ -94,7 +98,7 @@ class ServedAnswers(Sequence[ServedAnswer]):
     def __init__(self, reply: schema.AssessReply) -> None:
         self._said = said = [
             ServedAnswer(each.belief, Assertion[each.assertion], Reason[each.reason], each.level,
-                         each.exemplars, each.evidence)
+                         each.probability, each.exemplars, each.evidence, each.explanation)
             for each in reply.answers
         ]  # fmt: skip
         self.model, self.version = reply.model, reply.version
@@ -106,10 +110,16 @@ class ServedAnswers(Sequence[ServedAnswer]):
         )
         self.assertion: Assertions = codes.view(Assertions)
         self.reason: Reasons = reasons.view(Reasons)
-        self.level = np.array([each.level for each in said], np.float64)  # None becomes NaN
-        self.exemplars, self.evidence = (
+        self.level, self.probability = (  # None becomes NaN
+            np.array([getattr(each, name) for each in said], np.float64)
+            for name in ("level", "probability")
+        )
+        self.exemplars, self.evidence, self.explanation = (
             tuple(column) if any(each is not None for each in column) else None
-            for column in ([each.exemplars for each in said], [each.evidence for each in said])
+            for column in (
+                [getattr(each, name) for each in said]
+                for name in ("exemplars", "evidence", "explanation")
+            )
         )
 
     def __len__(self) -> int:
@@ -142,12 +152,13 @@ class ServedAnswers(Sequence[ServedAnswer]):
         ]
 
     def to_frame(self) -> Any:
-        """The columns as a `pandas.DataFrame`: `belief`, `assertion`, `reason` and `level`.
+        """The columns as a `pandas.DataFrame`: `belief`, `assertion`, `reason`, `level` and
+        `probability`.
 
         Raises:
             MissingExtraError: pandas is not installed.
         """
-        columns = ("belief", "assertion", "reason", "level")
+        columns = ("belief", "assertion", "reason", "level", "probability")
         return as_frame({name: getattr(self, name) for name in columns})
 
 
@@ -213,6 +224,7 @@ class Client:
         version: str | None = None,
         evidence: bool = False,
         exemplars: bool = False,
+        explain: bool = False,
         watch: bool = True,
         request_id: str | None = None,
     ) -> ServedAnswers:
@@ -226,6 +238,7 @@ class Client:
             version: Which version to ask. Default: the one the service prefers.
             evidence: Whether to tell the distances for and against.
             exemplars: Whether to tell the nearest training rows.
+            explain: Whether to explain each answer; for up to 100 samples.
             watch: Whether the alarm may look at these samples; not at those of a test.
             request_id: What the audit calls this request. Default: the service makes an id.
 
@@ -234,7 +247,9 @@ class Client:
             ServiceError: The service refuses it, with its `status`; or there is no answer.
         """
         kind, body = encode(X)
-        chosen = {"evidence": evidence, "exemplars": exemplars, "watch": watch}
+        chosen = {
+            "evidence": evidence, "exemplars": exemplars, "explain": explain, "watch": watch
+        }  # fmt: skip
         query = urlencode({name: str(bool(value)).lower() for name, value in chosen.items()})
         headers = {"Content-Type": kind}
         if request_id is not None:

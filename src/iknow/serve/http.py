@@ -60,6 +60,7 @@ SAFE = [
     (POLICY, b"default-src 'none'; frame-ancestors 'none'"),
 ]
 NAME, VERSIONED = "/models/{name}", "/models/{name}/versions/{version}"
+MOST_EXPLAINED = 100  # rows of a request: each takes some milliseconds
 log = logging.getLogger("iknow.serve")
 
 
@@ -231,10 +232,15 @@ async def assess(asked: Asked) -> schema.AssessReply:
     with span("assess", asked.headers, model.name):
         body, kind = await asked.read(), asked.headers.get("Content-Type", JSON)
         rows = decode(body, kind, settings.most_rows, asked.service.budget)
-        wanted = Wanted(evidence=flags.evidence, exemplars=flags.exemplars)
+        if flags.explain and len(rows) > MOST_EXPLAINED:
+            asked_for = f"up to {MOST_EXPLAINED} rows are explained at once; got {len(rows)}"
+            raise Refusal(413, f"{asked_for}: leave out explain=true, or send fewer")
+        wanted = Wanted(
+            flags.evidence, flags.exemplars, False, flags.explain, settings.show_training
+        )
         answers = await asked.answer(model, rows, wanted, watch=flags.watch)
-    told = answers.to_schema(model.labels, exemplars=flags.exemplars)
-    return schema.AssessReply(model.name, model.version, model.sha256, asked.call.request, told)
+    said = answers.to_schema(model.labels, exemplars=flags.exemplars)
+    return schema.AssessReply(model.name, model.version, model.sha256, asked.call.request, said)
 
 
 @route("GET", "/v1/models", scope="assess")

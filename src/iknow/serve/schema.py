@@ -56,11 +56,13 @@ class Flags(Struct, frozen=True):
     Attributes:
         evidence: Whether to tell the distances for and against.
         exemplars: Whether to tell the nearest training rows.
+        explain: Whether to explain each answer; for up to 100 rows.
         watch: Whether the alarm may look at these samples; not at those of a test.
     """
 
     evidence: bool = False
     exemplars: bool = False
+    explain: bool = False
     watch: bool = True
 
 
@@ -70,17 +72,22 @@ class RowAnswer(Struct, frozen=True, omit_defaults=True, gc=False):
     Attributes:
         belief: What the model answers; None if it gave no answer.
         level: How ordinary the sample is, from 0 to 1; None without levels.
+        probability: How likely the belief is right; None if no labels taught it.
         exemplars: By layer, the training row of the believed class that is nearest, -1 for none; if
             asked for.
         evidence: By layer, the distances for and against; if asked for.
+        explanation: Which voice decides and how, in a sentence, and for each layer the samples for
+            and against with the features that matter; if asked for.
     """
 
     belief: Label | None
     assertion: Literal["IK", "IMK", "IDK"]
     reason: str
     level: float | None
+    probability: float | None = None
     exemplars: dict[str, int] | None = None
     evidence: dict[str, Any] | None = None
+    explanation: dict[str, Any] | None = None
 
 
 class AssessReply(Struct, frozen=True):

@@ -34,6 +34,7 @@ class Settings:
             nothing.
         audit_required: Whether an answer that cannot be recorded is withheld, with 503.
         keep_inputs: Whether records hold the inputs, so that `iknow audit verify` can ask again.
+        show_training: Whether explanations tell values of training samples, and not only numbers.
         retain_days: How long the audit keeps records; None keeps them forever.
         retain_bytes: How much of them it keeps; None keeps all.
         alarm_rate: Probability with which an alarm may ever be false, for each model.
@@ -57,6 +58,7 @@ class Settings:
     audit: str | None = None
     audit_required: bool = True
     keep_inputs: bool = False
+    show_training: bool = False
     retain_days: float | None = None
     retain_bytes: int | None = None
     alarm_rate: float = 0.01

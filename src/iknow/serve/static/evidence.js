@@ -1,6 +1,7 @@
 /* The evidence about one IDK: in each layer the nearest training samples, for and against. */
 
 import { brief, h, short, svg } from "../../report/static/dom.js";
+import { share } from "./words.js";
 
 const [WIDTH, EDGE, BASE] = [400, 12, 46];
 
@@ -36,17 +37,20 @@ const sample = ({ row, label, distance }) =>
   `#${row} of “${brief(label, 40)}” at ${distance === null ? "∞" : short(distance)}`;
 const list = (samples) => samples.map(sample).join(", ") || "no training sample";
 
+const value = (found) => (typeof found === "number" ? short(found) : brief(found, 40));
+
+/* The features that a distance comes from, in words. */
+const features = (found) => (found.length ? h("p", { class: "hint" }, "Most of the distance: ",
+  found.map((each) => `${each.feature} ${value(each.value)} (${each.unseen ?? share(each.share, 1)})`)
+    .join(", ")) : null);
+
 /** @param {LayerEvidence} layer */
 function ofLayer(layer) {
-  const within = layer.support.length
-    ? `within reach: ${layer.support.map((label) => `“${brief(label, 40)}”`).join(", ")}`
-    : "too few training samples within reach";
-  return h("div", { class: "layer" },
-    h("h3", null, `${layer.layer} `, h("span", { class: "verdict" },
-      `${layer.reach === null ? "no reach" : `reach ${short(layer.reach)}`}; ${within}`)),
+  return h("div", { class: "layer" }, h("h3", null, layer.layer),
+    h("p", { class: "verdict" }, layer.findings.join("; ")),
     ruler(layer),
     h("dl", { class: "facts" }, h("dt", null, "for"), h("dd", null, list(layer.for)),
-      h("dt", null, "against"), h("dd", null, list(layer.against))));
+      h("dt", null, "against"), h("dd", null, list(layer.against))), features(layer.features));
 }
 
 /** @param {UnknownRow} found */
