@@ -28,9 +28,9 @@ slip through unseen: without a certificate it is never IK.
 The promise: over the draw of the validation data, the probability of certifying a setting whose
 accuracy on IK (in some class that may be IK) is below the target is at most 1 - `confidence`, for
 data drawn like the validation data. It is about one call on independent samples. Drift breaks it,
-and so do samples in related groups or duplicates, and trying several seeds, rules or targets on the
-same data until one passes: each try is another test, which may fail with probability
-1 - `confidence`.
+and so do samples in related groups, as copies are (`iknow.selection.repeats` looks for them), and
+trying several seeds, rules or targets on the same data until one passes: each try is another test,
+which may fail with probability 1 - `confidence`.
 
 Nothing that finds and ranks candidates sees the samples that certify; the promise depends on it.
 """
