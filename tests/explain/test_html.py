@@ -34,7 +34,8 @@ def test_only_an_ik_rests_on_samples(assessment):
 
 
 def test_sample_and_exemplars_are_shown_side_by_side(assessment):
-    samples, training = np.random.default_rng(0).random((2, 20, 4))
+    rng = np.random.default_rng(0)
+    samples, training = rng.random((6, 4)), rng.random((20, 4))
     images = assessment.explain(0, samples=samples, training=training, renderer=as_image(2, 2))
     assert Page(images._repr_html_()).tags.count("img") == 5  # for and against in two layers
     series = assessment.explain(0, samples=samples, training=training, renderer=as_series(2))

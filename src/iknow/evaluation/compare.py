@@ -29,6 +29,7 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
+from warnings import catch_warnings, simplefilter
 
 import numpy as np
 
@@ -151,7 +152,9 @@ def compare(
     goal: dict[str, Any] = {"accuracy": accuracy, "confidence": confidence}
     certified, wrong = compared.certified.copy(), clean.wrong_of(0)
     for i, each in enumerate(ours):
-        own = copy(each).tune(take_rows(X, fitting), y[fitting], coverage=coverages[0])
+        with catch_warnings():  # what they say of these samples, they have said of all
+            simplefilter("ignore")
+            own = copy(each).tune(take_rows(X, fitting), y[fitting], coverage=coverages[0])
         limit = certify_threshold(own.assess(X).level, wrong, **goal, random_state=random_state)
         certified[i] = (own.assess(test[0]).level >= limit).mean()
     return replace(compared, certified=certified)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from operator import is_
@@ -55,7 +56,9 @@ class Unchanged:
 
     def check(self, model: Model, probe: Probe) -> None:
         """Raise an `InputError` if the model is found to answer in another way."""
-        parts = find_parts(model) if self._patience else None
+        parts = None
+        with suppress(Exception):  # a user's object may raise anything when it is looked into
+            parts = find_parts(model) if self._patience else None
         replaced = parts is not None and (self._parts is None or not alike(parts, self._parts))
         start = monotonic()
         if not replaced and start - self._asked < max(SECONDS, self._took / SHARE):
@@ -96,7 +99,7 @@ def find_parts(model: Model) -> Parts:
         elif isinstance(thing, (list, tuple, Mapping)):
             if len(thing) <= LONGEST:
                 todo += thing.values() if isinstance(thing, Mapping) else thing
-        elif hasattr(thing, "named_buffers"):  # of torch
+        elif hasattr(thing, "_parameters") and hasattr(thing, "modules"):  # of torch
             for module in thing.modules():
                 for tensors in (module._parameters, module._buffers):
                     found += tensors.values()
