@@ -25,7 +25,7 @@ SHOWN_ELSEWHERE = {
     "AccuracyReport", "Answers", "BundleInfo", "Certificate", "Comparison",
     "DriftReport", "Event", "Exemplar", "Explanation", "Features",
     "Image", "Label", "LayerExplanation", "LayerInfo", "Observation", "Probe",
-    "RadiusCurve", "Reason", "Evaluation", "RiskCoverage", "Selection",
+    "RadiusCurve", "Reason", "Estimate", "Evaluation", "RiskCoverage", "Selection",
     "Sensitivity", "Series", "Sizes", "Slack", "Stability", "Threshold",
     "DkNN", "Energy", "FDBD", "GEN", "KNNDistance", "Mahalanobis", "NNGuide", "Observed", "SIRC",
     "Softmax", "TemperatureSoftmax", "TrustScore", "ViM", "Marginals",

@@ -59,9 +59,10 @@ def draw_shifts(summary: Summary, at: int = 1) -> Figure:
     networks = [p for p in summary.problems() if p.is_network]
     problems = [p for p in networks if not p.held_out] or networks
     cells = [summary.cells([problem]) for problem in problems]
-    height = 0.8 + 0.215 * max(len(cells[0]) + len(cells[-1]), 18)
-    figure = titled((11, height), f"Asserted and wrong at coverage {summary.coverages[at]:.2f}")
-    columns = figure.subplots(2, 2)
+    n_rows = -(-len(problems) // 2)
+    shape = (11, 0.8 + 0.2 * n_rows * max(map(len, cells)))
+    figure = titled(shape, f"Asserted and wrong at coverage {summary.coverages[at]:.2f}")
+    columns = figure.subplots(n_rows, 2, squeeze=False)
     for ax, problem, rows in zip(columns.ravel(), problems, cells, strict=False):
         places = np.arange(len(rows))[::-1]
         for (method, (color, width)), marker in zip(LOOKS.items(), MARKERS, strict=True):
@@ -77,6 +78,8 @@ def draw_shifts(summary: Summary, at: int = 1) -> Figure:
         ax.grid(axis="y", color="#eeeeee", linewidth=0.8)
         ax.set_axisbelow(True)
         ax.set_title(problem.name)
+    for ax in columns.ravel()[len(problems) :]:
+        ax.set_axis_off()
     lines, labels = columns.ravel()[0].get_legend_handles_labels()
     figure.legend(lines, labels, loc="outside lower center", ncols=len(LOOKS), frameon=False)
     return figure

@@ -39,11 +39,10 @@ def measure(methods: Methods, seed: int) -> dict[str, Any]:
     possible = (val.scores > -np.inf).mean(axis=1)
     reached = possible[:, None] >= np.array(COVERAGES) - 1e-9
 
-    def by_method(shares: Floats) -> dict[str, Any]:
+    def told_of(shares: Floats) -> list[list[float | None]]:
         """Shares of shape (n_methods, n_coverages), None where a coverage is not reached."""
         rows = zip(shares.tolist(), reached.tolist(), strict=True)
-        cells = [[round(v, 6) if ok else None for v, ok in zip(*row, strict=True)] for row in rows]
-        return dict(zip(names, cells, strict=True))
+        return [[round(v, 6) if ok else None for v, ok in zip(*row, strict=True)] for row in rows]
 
     levels = methods.iknow.selection_.levels
     assert levels is not None
@@ -51,6 +50,7 @@ def measure(methods: Methods, seed: int) -> dict[str, Any]:
     record: dict[str, Any] = {
         "model_error": float(test.wrong_of(0).mean()),
         "left_out": sorted({*levels.layers} - of_classes),  # of what is said about classes
+        "methods": list(names),
         "cells": {},
     }
     places = [next(i for i, one in enumerate(scored) if one is each) for each in cells.values()]
@@ -58,9 +58,9 @@ def measure(methods: Methods, seed: int) -> dict[str, Any]:
         record["cells"][name] = {
             "n": told.sizes[s],
             "error": float(told.errors[s]),
-            "wrong": by_method(told.wrong[:, s]),
-            "asserted": by_method(told.asserted[:, s]),
-            "augrc": {name: round(float(told.augrc[m, s]), 6) for m, name in enumerate(names)},
+            "wrong": told_of(told.wrong[:, s]),
+            "asserted": told_of(told.asserted[:, s]),
+            "augrc": told.augrc[:, s].round(6).tolist(),
         }
     record["curves"] = {
         name: np.mean(

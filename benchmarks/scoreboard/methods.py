@@ -45,7 +45,7 @@ class Methods:
             "progress": False,
         }
         self.iknow = EpistemicClassifier(variant.members[0], **self.settings).fit(x, y)
-        self.iknow.tune(x_val, coverage=0.75)  # levels are the same whatever the coverage
+        self.iknow.tune(x_val, y_val, coverage=0.75)  # levels are the same whatever the coverage
         self.paper = self._tune_paper()
         first = Observer(self.iknow, x)
         self.observers = [first]

@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.scoreboard.matplotlib import LOOKS, draw_curves, draw_shifts, to_png
 from benchmarks.scoreboard.running import RESULTS, read
-from benchmarks.scoreboard.summary import VARIANTS, Summary, by_position
+from benchmarks.scoreboard.summary import VARIANTS, Summary
 
 
 def join(folders: list[Path]) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def main() -> None:
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
     results = shorten(join(asked.runs))
-    text = json.dumps(by_position(results), separators=(",", ":"))
+    text = json.dumps(results, separators=(",", ":"))
     (asked.out / RESULTS).write_text(text + "\n", "utf-8")
     summary = Summary(results)
     (asked.out / "curves.png").write_bytes(to_png(draw_curves(summary)))

@@ -96,17 +96,18 @@ def _glance(record: dict[str, Any]) -> str:
     """A record in a line, to watch a run by."""
     if "plain" not in record:
         return json.dumps(record["runs"])
+    names = record["plain"]["methods"]
     cells = [
         cell
-        for key in ("plain", "noisy", "unseen")
-        for cell in record.get(key, {}).get("cells", {}).values()
+        for part in record.values()
+        if isinstance(part, dict)
+        for cell in part["cells"].values()
     ]
-    shares = np.mean([cell["wrong"]["iknow"] for cell in cells], axis=0)
-    softmax = np.mean([cell["wrong"]["softmax"] for cell in cells], axis=0)
-    return (
-        f"error {record['plain']['model_error']:.4f}, wrong IK {np.round(100 * shares, 2)}%, "
-        f"softmax {np.round(100 * softmax, 2)}%"
+    shares, softmax = (
+        np.round(100 * np.mean([cell["wrong"][names.index(each)] for cell in cells], axis=0), 2)
+        for each in ("iknow", "softmax")
     )
+    return f"error {record['plain']['model_error']:.4f}, wrong IK {shares}%, softmax {softmax}%"
 
 
 def _share_cores(workers: int) -> None:

@@ -1,9 +1,12 @@
-"""Summary: means over seeds, cells and problems of what the runs recorded."""
+"""Summary: means over seeds, cells and problems of what the runs recorded.
+
+A run holds a record for each variant, in which lists by method follow the order of "methods".
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +28,6 @@ GROUPS: dict[str, tuple[Problem, ...]] = {
 VARIANTS = ("plain", "noisy", "unseen")
 OURS, CONFIDENCE, ENSEMBLE = "iknow", "softmax", "ensemble of three"
 
-MAPPED = ("wrong", "asserted", "augrc")
-
 Cell = tuple[str, str]
 
 
@@ -39,7 +40,7 @@ class Summary:
 
     @classmethod
     def read(cls, path: Path) -> Summary:
-        return cls(by_name(json.loads(path.read_text("utf-8"))))
+        return cls(json.loads(path.read_text("utf-8")))
 
     def problems(self, group: str | None = None) -> list[Problem]:
         """Those that were run, in the order of their list."""
@@ -51,7 +52,8 @@ class Summary:
         found: dict[Cell, None] = {}
         for problem in problems:
             for run in self.runs[problem.name].values():
-                found |= dict.fromkeys((problem.name, name) for name in _cells_of(run))
+                for part in _parts_of(run):
+                    found |= dict.fromkeys((problem.name, name) for name in part["cells"])
         return list(found)
 
     def strange(self, problem: Problem) -> list[Cell]:
@@ -76,11 +78,8 @@ class Summary:
 
     def methods(self, problems: Sequence[Problem]) -> list[str]:
         """Methods that apply to all of the problems, iknow first."""
-        names = [
-            {_plain(name): None for name in next(iter(_cells_of(run).values()))["wrong"]}
-            for problem in problems
-            for run in self.runs[problem.name].values()
-        ]
+        runs = [run for problem in problems for run in self.runs[problem.name].values()]
+        names = [list(map(_plain, run["plain"]["methods"])) for run in runs]
         return [name for name in names[0] if all(name in each for each in names)]
 
     def wrong(self, cell: Cell, method: str) -> Floats:
@@ -93,8 +92,8 @@ class Summary:
 
     def _shares(self, cell: Cell, method: str, what: str) -> Floats:
         rows = [
-            [np.nan if value is None else value for value in _by_plain(found[what])[method]]
-            for found in self._found(cell)
+            [np.nan if value is None else value for value in row]
+            for row in self._found(cell, what, method)
         ]
         means: Floats = np.mean(np.array(rows, dtype=np.float64), axis=0)
         return means
@@ -107,11 +106,13 @@ class Summary:
         return means
 
     def _augrc(self, cell: Cell, method: str) -> float:
-        return float(np.mean([_by_plain(found["augrc"])[method] for found in self._found(cell)]))
+        return float(np.mean(self._found(cell, "augrc", method)))
 
     def error(self, cell: Cell) -> float:
         """The model's own share of wrong answers."""
-        return float(np.mean([found["error"] for found in self._found(cell)]))
+        parts = (part for run in self.runs[cell[0]].values() for part in _parts_of(run))
+        found = [part["cells"][cell[1]]["error"] for part in parts if cell[1] in part["cells"]]
+        return float(np.mean(found))
 
     def mean_wrong(self, problems: Sequence[Problem], method: str) -> Floats:
         """The mean over all cells at each coverage; NaN if a cell is not reached."""
@@ -136,68 +137,20 @@ class Summary:
         )
         return means
 
-    def _found(self, cell: Cell) -> list[dict[str, Any]]:
-        runs = self.runs[cell[0]].values()
-        return [cells[cell[1]] for run in runs if cell[1] in (cells := _cells_of(run))]
+    def _found(self, cell: Cell, what: str, method: str) -> list[Any]:
+        """What each seed found of a method in a cell."""
+        return [
+            part["cells"][cell[1]][what][[*map(_plain, part["methods"])].index(method)]
+            for run in self.runs[cell[0]].values()
+            for part in _parts_of(run)
+            if cell[1] in part["cells"]
+        ]
 
 
-def _cells_of(run: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: each
-        for part in VARIANTS
-        for name, each in run.get(part, {"cells": {}})["cells"].items()
-    }
+def _parts_of(run: dict[str, Any]) -> list[dict[str, Any]]:
+    return [run[name] for name in VARIANTS if name in run]
 
 
 def _plain(name: str) -> str:
     """Without a hidden layer two peers look at the input; they are still the same methods."""
     return name.removesuffix(" (input)") if not name.startswith("Trust") else name
-
-
-def _by_plain(row: dict[str, Any]) -> dict[str, Any]:
-    return {_plain(name): value for name, value in row.items()}
-
-
-def by_position(results: dict[str, Any]) -> dict[str, Any]:
-    """The results with methods named once in a variant, and lists in place of mappings by method.
-
-    In the file of all runs, which stays small.
-    """
-
-    def change(part: dict[str, Any]) -> dict[str, Any]:
-        methods = list(next(iter(part["cells"].values()))["wrong"])
-        cells = {
-            name: cell | {key: [cell[key][method] for method in methods] for key in MAPPED}
-            for name, cell in part["cells"].items()
-        }
-        return part | {"methods": methods, "cells": cells}
-
-    return _change(results, change)
-
-
-def by_name(results: dict[str, Any]) -> dict[str, Any]:
-    """The results with mappings by method again."""
-
-    def change(part: dict[str, Any]) -> dict[str, Any]:
-        methods = part["methods"]
-        cells = {
-            name: cell | {key: dict(zip(methods, cell[key], strict=True)) for key in MAPPED}
-            for name, cell in part["cells"].items()
-        }
-        return {key: each for key, each in part.items() if key != "methods"} | {"cells": cells}
-
-    return _change(results, change)
-
-
-def _change(results: dict[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
-    """Change every variant that has cells; the attack has none."""
-
-    def change_run(run: dict[str, Any]) -> dict[str, Any]:
-        has_cells = {name for name, part in run.items() if name in VARIANTS and part["cells"]}
-        return {name: change(part) if name in has_cells else part for name, part in run.items()}
-
-    runs = {
-        problem: {seed: change_run(run) for seed, run in seeds.items()}
-        for problem, seeds in results["runs"].items()
-    }
-    return results | {"runs": runs}

@@ -149,18 +149,15 @@ def adaptive(summary: Summary) -> str:
     runs = [run["runs"] for run in summary.runs.get(ADAPTIVE, {}).values()]
     if not runs:
         return "Not run."
+    attacks = {"strong": "every voice", "as worded": "distance"}
     rows = []
-    for name in runs[0]:
-        method, coverage = name.rsplit(" ", 1) if name not in ("of", "epsilon") else ("", "")
-        if method:
-            words = {"strong": "all conditions", "as worded": "distance"}
-            attack = next((words[each] for each in words if method.endswith(each)), "confidence")
-            quorum = method.partition("(")[2].partition(")")[0]
-            share = percent(float(np.mean([run[name] for run in runs])))
-            rows.append([method.split()[0], quorum, attack, coverage, share])
+    for name in (each for each in runs[0] if each not in ("of", "epsilon")):
+        method, coverage = name.rsplit(" ", 1)
+        attack = next((attacks[each] for each in attacks if method.endswith(each)), "confidence")
+        share = percent(float(np.mean([run[name] for run in runs])))
+        rows.append([method.split()[0], attack, coverage, share])
     note = f"{len(runs)} seeds of {runs[0]['of']} samples, ε = {runs[0]['epsilon']}."
-    heads = ["method", "quorum", "attack on", "coverage", "broken, %"]
-    return f"{_table(heads, rows, words=(0, 1, 2))}\n\n{note}"
+    return f"{_table(['method', 'attack on', 'coverage', 'broken, %'], rows, (0, 1))}\n\n{note}"
 
 
 def accuracies(summary: Summary) -> str:

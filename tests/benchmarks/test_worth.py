@@ -30,8 +30,9 @@ from benchmarks.scoreboard.cells import train_sklearn
 from benchmarks.scoreboard.data import decode, delta, load, numbers_of, shift_table, undelta
 from benchmarks.scoreboard.methods import ensemble
 from benchmarks.scoreboard.problems import PROBLEMS
-from benchmarks.scoreboard.running import run_job
-from benchmarks.scoreboard.summary import Summary, by_name, by_position
+from benchmarks.scoreboard.publish import join, shorten
+from benchmarks.scoreboard.running import RESULTS, run_job
+from benchmarks.scoreboard.summary import Summary
 from benchmarks.scoreboard.targets import judge
 from iknow import EpistemicClassifier
 from iknow.evaluation.peers import Observed, Softmax
@@ -84,8 +85,11 @@ def test_searches_in_torch_find_what_the_exact_index_does():
     labels, belief, rows = rng.integers(0, 3, 200), rng.integers(0, 3, 33), np.arange(33)
     layer = LayerEvidence(torch.from_numpy(points), torch.from_numpy(labels), 3, (2, 3))
     given = torch.from_numpy(queries)
-    own, other = (layer.distance(given, r) for r in layer.find(given, torch.from_numpy(belief)))
-    ranked = CpuIndex(points, labels, 3).gather(queries, 0, 3).distances
+    found = layer.find(given, torch.from_numpy(belief))
+    own, other, tenth = (layer.distance(given, each) for each in found)
+    exact = CpuIndex(points, labels, 3).gather(queries, 10, 3)
+    np.testing.assert_allclose(tenth.numpy(), exact.neighbor_distance(10), rtol=1e-4)
+    ranked = exact.distances
     against = ranked[:, :, 2].copy()
     against[rows, belief] = np.inf
     np.testing.assert_allclose(own.numpy(), ranked[rows, belief, 1], rtol=1e-4)
@@ -93,19 +97,46 @@ def test_searches_in_torch_find_what_the_exact_index_does():
 
 
 @pytest.mark.parametrize("mode", ["sum", "max", "distance"])
-def test_descent_stays_within_its_limits(mode):
+@pytest.mark.parametrize(
+    ("limits", "least"), [((0.5, 1.0, 0.9), 0.1), ((np.inf, 0.0, 0.9), -np.inf)]
+)
+def test_descent_stays_within_its_limits(mode, limits, least):
     torch = pytest.importorskip("torch")
     from benchmarks.scoreboard.torch.descent import Conditions, LayerEvidence, descend
 
     x = torch.rand(60, 6, generator=torch.Generator().manual_seed(0))
     y = (x[:, 0] > 0.5).long()
     layers = {"input": LayerEvidence(x, y, 2, (1, 3))}
-    maps, limits = {"input": lambda a: a}, {"input": (0.5, 1.0)}
-    conditions = Conditions(torch.nn.Linear(6, 2), maps, layers, limits)
+    maps, limits = {"input": lambda a: a}, {"input": limits}
+    conditions = Conditions(torch.nn.Linear(6, 2), maps, layers, limits, least)
     start, target = x[:10], 1 - y[:10]
     found = descend(conditions, start, target, x[10:20], 0.1, 9, begin="guide", mode=mode)
     assert (found - start).abs().max() <= 0.1 + 1e-6
     assert 0 <= found.min() <= found.max() <= 1
+
+
+def test_descent_turns_an_answer_where_every_voice_can_be_satisfied():
+    torch = pytest.importorskip("torch")
+    from benchmarks.scoreboard.torch.descent import Conditions, LayerEvidence, descend
+
+    x = torch.rand(400, 2, generator=torch.Generator().manual_seed(0))
+    y = (x[:, 0] > 0.5).long()
+    network = torch.nn.Linear(2, 2)
+    with torch.no_grad():
+        network.weight.copy_(torch.tensor([[-9.0, 0.0], [9.0, 0.0]]))
+        network.bias.copy_(torch.tensor([9.0, -9.0]) / 2)
+    layer, maps = LayerEvidence(x, y, 2, (1, 3)), {"input": lambda a: a}
+    conditions = Conditions(network, maps, {"input": layer}, {"input": (0.1, 1.2, 0.2)}, 1.5)
+    start = torch.tensor([[0.44, 0.3], [0.45, 0.7]])
+    target = torch.tensor([1, 1])
+    found = descend(conditions, start, target, x[:2], 0.2, 60, begin="self", mode="sum")
+    own, other, tenth = (layer.distance(found, rows) for rows in layer.find(found, target))
+    with torch.no_grad():
+        logits = network(found)
+    assert (logits[:, 1] - logits[:, 0] >= 1.5).all()
+    assert (own <= 0.1).all()
+    assert (other >= 1.2 * own).all()
+    assert (tenth <= 0.2).all()
 
 
 TABLES = (
@@ -127,7 +158,10 @@ def test_a_quick_run_of_the_scoreboard_gives_all_tables(tmp_path):
     assert summary.error(cell) == 1  # no answer about noise is right
     assert summary.wrong(cell, "iknow")[1] < summary.wrong(cell, "softmax")[1]
     assert {"GEN", "SIRC (residual)", "fDBD", "NNGuide"} <= set(summary.peers(PROBLEMS[name]))
-    assert by_name(by_position(results)) == results
+    (tmp_path / RESULTS).write_text(json.dumps(results))
+    assert Summary(shorten(join([tmp_path]))).cells(summary.problems()) == summary.cells(
+        summary.problems()
+    )
     for make in TABLES:
         assert name in make(summary)
     assert "cells" in table.losses(summary)
@@ -217,8 +251,8 @@ def recorded(clean, strange):
     """Results of one seed in which each method is (wrong at three coverages, AUGRC) by cell."""
 
     def cell(figures):
-        wrong = {name: list(each[0]) for name, each in figures.items()}
-        areas = {name: each[1] for name, each in figures.items()}
+        wrong = [each[0] for each in figures.values()]
+        areas = [each[1] for each in figures.values()]
         return {"n": 10, "error": 0.5, "wrong": wrong, "asserted": wrong, "augrc": areas}
 
     cells = {"clean": cell(clean)} | {name: cell(each) for name, each in strange.items()}
@@ -226,8 +260,8 @@ def recorded(clean, strange):
         "0.95": {"iknow": {"coverage": 0.9, "accuracy": 1.0},
                  "softmax": {"coverage": 0.93, "accuracy": 1.0}},
     }  # fmt: skip
-    plain = {"cells": cells, "certified": certified, "left_out": [], "model_error": 0.1}
-    noisy = {"cells": {"wrong labels": cell(clean)}, "certified": {}}
+    both = {"methods": list(clean), "certified": certified, "left_out": [], "model_error": 0.1}
+    plain, noisy = both | {"cells": cells}, both | {"cells": {"wrong labels": cell(clean)}}
     runs = {"MNIST MLP": {"0": {"plain": plain, "noisy": noisy}}}
     return Summary({"coverages": [0.5, 0.75, 0.9], "runs": runs})
 

@@ -200,12 +200,13 @@ def test_precomputed_outputs_need_no_model(folder, wine):
     assert "48 samples" in succeed("assess", "b.iknow", "test_outputs.npz")
 
 
-def test_without_labels_the_assertions_are_counted_and_the_first_rows_shown(folder):
+def test_without_labels_the_accuracy_is_estimated_and_the_first_rows_shown(folder):
     succeed(
         "fit", "train.npz", "--validation", "val.npz", "--model", "model.joblib", "-o", "b.iknow"
     )
     said = succeed("assess", "b.iknow", "test.npy", "--model", "model.joblib")
-    assert "accuracy" not in said
+    assert "48 samples without labels, estimated accuracy" in said
+    assert "unlike anything seen before" in said
     assert "... and 38 more" in said
     for word in ("IK", "IMK", "IDK", "belief", "reason"):
         assert word in said
@@ -529,19 +530,22 @@ def test_the_papers_method_is_a_preset(folder, monkeypatch):
 def test_levels_are_written_and_shown_where_there_are_levels(folder, wine):
     fit_wine(ending="npz")
     words = ["assess", "wine.iknow", "test.npz", "--model", "model.joblib"]
-    assert re.search(r"reason +level", succeed(*words))
+    assert re.search(r"reason +level +probability", succeed(*words))
     succeed(*words, "-o", "out.csv")
     columns = _columns(folder / "out.csv")
     loaded = EpistemicClassifier.load("wine.iknow", joblib.load("model.joblib"))
     assessment = loaded.assess(wine[0][130:])
-    np.testing.assert_array_equal(np.array(columns["level"], dtype=float), assessment.level)
+    for name in ("level", "probability"):
+        np.testing.assert_array_equal(
+            np.array(columns[name], dtype=float), getattr(assessment, name)
+        )
     assert columns["weakest"] == assessment.weakest.tolist()
     known = np.array(columns["level"], dtype=float) >= loaded.selection_.level
     assert [each == "IK" for each in columns["assertion"]] == known.tolist()
     fit_wine("--paper", ending="npz")
     assert "level" not in succeed(*words)
     succeed(*words, "-o", "out.csv")
-    assert not {"level", "weakest"} & set(_columns(folder / "out.csv"))
+    assert not {"level", "weakest", "probability"} & set(_columns(folder / "out.csv"))
 
 
 def test_a_layer_is_named_as_it_is_and_not_as_markup(folder, wine):

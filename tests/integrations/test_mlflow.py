@@ -69,11 +69,12 @@ def test_a_logged_classifier_comes_back_and_serves(store, irises):
     assert_same_answers(iknow_mlflow.load_model("models:/flowers/1"), irises, FRAME)
     served = mlflow.pyfunc.load_model(info.model_uri).predict(FRAME)
     expected = irises.assess(FRAME)
-    assert list(served) == ["belief", "assertion", "reason", "level"]
+    assert list(served) == ["belief", "assertion", "reason", "level", "probability"]
     assert served["belief"].tolist() == expected.belief.tolist()
     assert served["assertion"].tolist() == [each.name for each in expected.assertion]
     assert served["reason"].tolist() == [each.name for each in expected.reason]
-    np.testing.assert_array_equal(served["level"], expected.level)
+    for name in ("level", "probability"):
+        np.testing.assert_array_equal(served[name], getattr(expected, name))
     json.dumps(served.to_dict("records"))
 
 
@@ -81,8 +82,10 @@ def test_its_signature_tells_inputs_and_outputs(store, irises):
     signature = iknow_mlflow.log_model(irises, name="signed").signature
     assert signature.inputs.input_names() == list(FRAME)
     assert signature.inputs.input_types() == [mlflow.types.DataType.double] * 4
-    assert signature.outputs.input_names() == ["belief", "assertion", "reason", "level"]
-    assert [each.name for each in signature.outputs.input_types()] == ["string"] * 3 + ["double"]
+    named = ["belief", "assertion", "reason", "level", "probability"]
+    assert signature.outputs.input_names() == named
+    kinds = [each.name for each in signature.outputs.input_types()]
+    assert kinds == ["string"] * 3 + ["double"] * 2
 
 
 def test_columns_in_another_order_are_put_right_and_missing_ones_refused(store, irises):

@@ -61,7 +61,7 @@ def levels_by_hand(ranks, budgets, n):
     return [min([1.0, *column]) for column in zip(*voices, strict=True)] if voices else [1.0] * n
 
 
-def budgets_by_hand(ranks, losses, premium, accuracy):
+def budgets_by_hand(ranks, losses, premium, accuracy, chances):
     """The rule as the module states it."""
     n, budgets = len(losses), {}
     risk = 1.0 if accuracy is None else 1 - accuracy
@@ -70,7 +70,7 @@ def budgets_by_hand(ranks, losses, premium, accuracy):
         return costs_by_hand(levels_by_hand(ranks, budgets | more, n), losses)
 
     def coverage(more):
-        return coverage_by_hand(levels_by_hand(ranks, budgets | more, n), losses, risk)
+        return coverage_by_hand(levels_by_hand(ranks, budgets | more, n), chances, risk)
 
     heard = LEAD in ranks
     if heard:
@@ -124,8 +124,9 @@ def some_ranks(seed, n=24, heard=True, n_ties=None, agree=0.5):
 )
 def test_budgets_are_those_of_the_rule_written_out(seed, heard, n_ties, premium, accuracy):
     ranks, losses = some_ranks(seed, heard=heard, n_ties=n_ties, agree=None)
-    expected = budgets_by_hand(ranks, losses, premium, accuracy)
-    assert choose_budgets(ranks, losses, LAYERS, premium, accuracy) == expected
+    for chances in (losses, np.random.default_rng(seed).permutation(losses)):
+        expected = budgets_by_hand(ranks, losses, premium, accuracy, chances)
+        assert choose_budgets(ranks, losses, LAYERS, premium, accuracy, chances) == expected
 
 
 def test_layers_whose_evidence_holds_too_few_neighbors_have_no_familiarity():

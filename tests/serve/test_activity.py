@@ -5,6 +5,7 @@ import pickle
 import threading
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from iknow import Assertion, Reason, as_image
 from iknow.core.assertion import Assertions, Reasons
+from iknow.core.calibration import Calibration
 from iknow.explain import as_series
 from iknow.explain.answers import Answers
 from iknow.explain.later import Later
@@ -84,7 +86,8 @@ def make_answers(belief, assertion, reason, level):
         classes=np.arange(4), belief=belief, score=np.ones(n),
         assertion=assertion.astype(np.int8).view(Assertions),
         reason=reason.astype(np.int8).view(Reasons), justified=np.zeros((n, 4), bool), level=level,
-        weakest=None, voices=(), watched=np.ones(n), watched_by_layer=np.ones((n, 1)),
+        weakest=None, probability=None, voices=(),
+        watched=np.ones(n), watched_by_layer=np.ones((n, 1)),
         watched_layers=("a",),
     )  # fmt: skip
 
@@ -364,3 +367,26 @@ def test_more_classes_than_a_page_can_show(clock):
     found = live.to_dict()["by_class"]
     assert (len(found["rows"]), found["more"], found["n"]) == (50, 450, n)
     assert found["rows"][0]["IDK"] == 1
+
+
+def test_the_accuracy_of_the_last_answers_is_estimated_where_probabilities_are_known(clock):
+    stairs = Calibration((1.0, 1.0), np.array([0.0]), np.array([0.2, 0.5, 0.9]), np.full(3, 100))
+    answers = replace(answers_of(400), probability=np.tile([0.5, 0.9, 0.9, np.nan], 100))
+    recent = Recent(["a", "b", "c", "d"], calibration=stairs)
+    assert recent.to_dict()["estimate"] is None
+    recent.add(replace(answers, probability=None))
+    assert recent.to_dict()["estimate"] is None
+    recent.add(answers)
+    found = recent.to_dict()["estimate"]
+    assert found["n"] == 300
+    assert found["unseen"] == 0
+    assert found["accuracy"] == pytest.approx(np.mean([0.5, 0.9, 0.9]))
+    assert found["low"] < found["accuracy"] < found["high"]
+    recent.add(replace(answers, level=np.zeros(400), probability=np.full(400, 0.2)))
+    later = recent.to_dict()["estimate"]
+    assert later["unseen"] == pytest.approx(400 / 700)
+    assert later["high"] - later["low"] > 0.5
+    msgspec.json.encode(later)
+    bare = Recent(["a", "b", "c", "d"])
+    bare.add(answers)
+    assert bare.to_dict()["estimate"] is None

@@ -26,7 +26,8 @@ def said_of(rows: Rows) -> RequestAnswers:
     return RequestAnswers(
         classes=np.arange(100), belief=codes, score=watched, assertion=zeros.view(Assertions),
         reason=zeros.view(Reasons), justified=np.zeros((len(codes), 100), bool), level=None,
-        weakest=None, voices=(), watched=watched, watched_by_layer=watched[:, None],
+        weakest=None, probability=None, voices=(),
+        watched=watched, watched_by_layer=watched[:, None],
         watched_layers=("x",), exemplars={"x": codes}, portraits=portraits,
     )  # fmt: skip
 

@@ -124,7 +124,10 @@ def test_answers_are_a_sequence_and_a_table(client, digits):
     with pytest.raises(IndexError):
         _ = answers[30]
     frame = answers.to_frame()
-    assert frame.columns.tolist() == ["belief", "assertion", "reason", "level"]
+    assert frame.columns.tolist() == ["belief", "assertion", "reason", "level", "probability"]
+    expected = digits.classifier.assess(digits.X[:30]).probability
+    assert answers.probability.tolist() == expected.tolist()
+    assert [each.probability for each in answers] == expected.tolist()
     assert (frame["assertion"] >= "IK").tolist() == (answers.assertion == Assertion.IK).tolist()
     assert repr(answers).startswith("ServedAnswers of digits 1: IK ")
 

@@ -53,9 +53,15 @@ def npy(array: Any) -> bytes:
 def said_by(digits: Any, X: Any) -> list[dict[str, Any]]:
     found = digits.classifier.assess(X)
     return [
-        {"belief": int(b), "assertion": a.name, "reason": r.name, "level": float(level)}
-        for b, a, r, level in zip(
-            found.belief, found.assertion, found.reason, found.level, strict=True
+        {
+            "belief": int(b),
+            "assertion": a.name,
+            "reason": r.name,
+            "level": float(level),
+            "probability": float(p),
+        }
+        for b, a, r, level, p in zip(
+            found.belief, found.assertion, found.reason, found.level, found.probability, strict=True
         )
     ]
 

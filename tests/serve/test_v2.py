@@ -10,7 +10,7 @@ import pytest
 
 triton = pytest.importorskip("tritonclient.http")
 Refused = triton.InferenceServerException
-OUTPUTS = ["belief", "assertion", "reason", "level", "scores"]
+OUTPUTS = ["belief", "assertion", "reason", "level", "probability", "scores"]
 
 
 @pytest.fixture
@@ -39,6 +39,7 @@ def check(result, expected):
         ]
         assert words == [word.name for word in getattr(expected, name)]
     np.testing.assert_allclose(result.as_numpy("level"), expected.level)
+    np.testing.assert_allclose(result.as_numpy("probability"), expected.probability)
 
 
 @pytest.mark.parametrize("binary_out", [True, False], ids=["bytes out", "JSON out"])

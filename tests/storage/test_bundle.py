@@ -651,18 +651,18 @@ def test_layers_of_different_lengths_are_noticed_without_verification(saved):
         EpistemicClassifier.load(saved, verify=False)
 
 
-@pytest.mark.parametrize("format", [8, 10])
+@pytest.mark.parametrize("format", [9, 11])
 @pytest.mark.parametrize("sealed", [True, False])
 def test_another_format_is_refused_with_both_numbers_and_what_to_do(saved, format, sealed):
     """Another format may be sealed in another way."""
     set_format(saved, format, sealed=sealed)
-    words = rf"has format {format}; this version of iknow reads format 9: .*the version that wrote"
+    words = rf"has format {format}; this version of iknow reads format 10: .*the version that wrote"
     with pytest.raises(BundleError, match=words):
         EpistemicClassifier.load(saved)
 
 
 def test_a_manifest_of_another_format_in_a_file_of_ours_is_refused(saved):
-    rewrite_manifest(saved, lambda manifest: manifest.update(format=10))
+    rewrite_manifest(saved, lambda manifest: manifest.update(format=11))
     with pytest.raises(BundleError, match=r"manifest\.json is damaged"):
         EpistemicClassifier.load(saved)
 
@@ -900,7 +900,7 @@ def make_what_exists(kind, target):
             target.write_bytes(target.read_bytes()[:-1])
         case "newer bundle":
             make_classifier().save(target)
-            set_format(target, 10, sealed=True)
+            set_format(target, 11, sealed=True)
 
 
 def content_of(folder):

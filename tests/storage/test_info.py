@@ -66,7 +66,7 @@ def test_a_bundle_says_what_it_is(tuned, tmp_path):
     (layer,) = info.layers
     assert (layer.name, layer.n_features) == ("standardscaler", 4)
     assert layer.rule == repr(tuned.neighborhoods_["standardscaler"])
-    assert layer.quorum == (3, 3)
+    assert layer.quorum == (1, 3)
     assert info.selection == tuned.selection_
     assert info.promises == tuned.selection_.sentences()
 
@@ -77,7 +77,7 @@ def test_its_summary_is_plain_values_words_and_markup(tuned, tmp_path):
     record = json.loads(json.dumps(info.to_dict(), allow_nan=False))
     assert set(record) == {field.name for field in fields(info)}
     assert record["selection"]["coverage"] == tuned.selection_.coverage
-    assert record["layers"][0]["quorum"] == [3, 3]
+    assert record["layers"][0]["quorum"] == [1, 3]
     said = str(info)
     for each in ("<b>irises</b>", "a & b", info.created, "LogisticRegression", "setosa (38)"):
         assert each in said

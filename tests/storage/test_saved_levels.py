@@ -88,7 +88,7 @@ def test_the_models_own_doubt_survives_the_round_trip(tmp_path):
 
 
 def test_a_layer_of_noise_keeps_familiarity_alone_and_is_kept(tmp_path):
-    made = make_classifier(coverage=0.7)
+    made = make_classifier(coverage=0.7, premium=0.0)
     of_noise = made.neighborhoods_["noise"]
     assert (of_noise.radius, of_noise.ratio) == (np.inf, 0.0)
     assert of_noise.seen < np.inf
@@ -132,7 +132,7 @@ def test_clarity_is_never_negative():
 
 
 def test_a_selection_without_levels_is_plain_json_as_before():
-    chosen = make_classifier(coverage=0.7).selection_
+    chosen = make_classifier(coverage=0.7, premium=0.0).selection_
     selection = replace(chosen, levels=None, level=None, least_confidence=-np.inf)
     assert np.isinf(selection.neighborhoods["noise"].radius)
     record = json.loads(json.dumps(selection.to_dict(), allow_nan=False))

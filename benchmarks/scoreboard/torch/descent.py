@@ -1,8 +1,10 @@
 """Descent: steps by the sign of the gradient towards a wrong IK, within ε of a sample.
 
-With d_t the distance that counts for the target class t, d_o the one against it, the conditions are
+With d_t the distance that counts for the target class t, d_o the one against it, and r the distance
+to the tenth nearest sample of any class, each voice of the level gives a condition:
 
-    log d_t - log radius <= 0,    log ratio - log(d_o / d_t) <= 0,    the answer is t
+    log d_t - log radius <= 0,    log ratio - log(d_o / d_t) <= 0,    log r - log seen <= 0,
+    the answer is t, by log-odds of at least a limit
 
 Mode "sum" adds what is missing of each, "max" weighs the hardest most, and "distance" minimizes the
 distance to one training sample of t, in units of the radii, with what is missing of the answer. The
@@ -17,6 +19,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+from iknow.core.level import NEIGHBORS
 
 LENGTHS = (0.25, 0.08, 0.02)  # of steps, in units of ε
 MOMENTUM = 0.75
@@ -41,8 +45,8 @@ class LayerEvidence:
         self.quorum = quorum
 
     @torch.no_grad()
-    def find(self, queries: Tensor, belief: Tensor) -> tuple[Tensor, Tensor]:
-        """Rows of `points`, (n,) each: the one that counts for the belief, and the one against."""
+    def find(self, queries: Tensor, belief: Tensor) -> tuple[Tensor, ...]:
+        """Rows of `points`, (n,) each: what counts for the belief, against it, and as seen."""
         found = [
             self._find(*part)
             for part in zip(
@@ -51,9 +55,9 @@ class LayerEvidence:
                 strict=True,
             )
         ]
-        return torch.cat([own for own, _ in found]), torch.cat([other for _, other in found])
+        return tuple(map(torch.cat, zip(*found, strict=True)))
 
-    def _find(self, queries: Tensor, belief: Tensor) -> tuple[Tensor, Tensor]:
+    def _find(self, queries: Tensor, belief: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         squares = torch.addmm(self.norms, queries, self.points.T, alpha=-2)
         needed = max(self.quorum)
         own, other, distances, start = [], [], [], 0
@@ -66,9 +70,11 @@ class LayerEvidence:
             start += size
         against = torch.stack(distances, 1).scatter(1, belief[:, None], torch.inf)
         nearest = against.argmin(1, keepdim=True)
+        k = min(NEIGHBORS, len(self.points))
         return (
             torch.stack(own, 1).gather(1, belief[:, None])[:, 0],
             torch.stack(other, 1).gather(1, nearest)[:, 0],
+            squares.topk(k, dim=1, largest=False).indices[:, k - 1],
         )
 
     def distance(self, queries: Tensor, rows: Tensor) -> Tensor:
@@ -89,12 +95,15 @@ def nearest_guides(start: Tensor, x: Tensor, y: Tensor, n_classes: int, n_guides
 
 @dataclass(frozen=True, eq=False)
 class Conditions:
-    """What IK needs: maps to layers, evidence in them, and (radius, ratio), by layer."""
+    """What IK needs: maps to layers, evidence in them, and (radius, ratio, seen), by layer; and the
+    least log-odds. A silent voice has the limit inf, 0, inf, or -inf.
+    """
 
     network: nn.Module
     maps: dict[str, Callable[[Tensor], Tensor]]
     layers: dict[str, LayerEvidence]
-    limits: dict[str, tuple[float, float]]
+    limits: dict[str, tuple[float, float, float]]
+    least: float
 
 
 def descend(
@@ -108,7 +117,7 @@ def descend(
     changed = torch.minimum(torch.maximum(first, lower), upper)
     kept, momentum = changed.clone(), torch.zeros_like(changed)
     done = torch.zeros(len(x), dtype=torch.bool, device=x.device)
-    found: dict[str, tuple[Tensor, Tensor]] = {}
+    found: dict[str, tuple[Tensor, ...]] = {}
     for step in range(steps):
         fresh = step % SEARCH_EVERY == 0 or step == steps - 1
         changed = changed.detach().requires_grad_(True)
@@ -130,28 +139,34 @@ def descend(
 
 
 def _judge(
-    conditions: Conditions, x: Tensor, target: Tensor, found: dict[str, tuple[Tensor, Tensor]],
+    conditions: Conditions, x: Tensor, target: Tensor, found: dict[str, tuple[Tensor, ...]],
     fresh: bool,
 ) -> tuple[list[Tensor], Tensor]:  # fmt: skip
     """What is missing of each condition, and where all hold by the neighbors last found."""
     logits = conditions.network(x)
     own_logit = logits.gather(1, target[:, None])[:, 0]
-    best = logits.scatter(1, target[:, None], -torch.inf).amax(1)
-    missing, holds = [functional.relu(best - own_logit + 0.02) * 0.3], best < own_logit
-    for name, (radius, ratio) in conditions.limits.items():
+    others = logits.scatter(1, target[:, None], -torch.inf)
+    best, odds = others.amax(1), own_logit - others.logsumexp(1)
+    holds = (best < own_logit) & (odds >= conditions.least)
+    missing = [functional.relu(best - own_logit + 0.02) * 0.3]
+    if conditions.least > -torch.inf:
+        missing.append(functional.relu(conditions.least - odds + 0.02) * 0.3)
+    for name, (radius, ratio, seen) in conditions.limits.items():
         queries, layer = conditions.maps[name](x), conditions.layers[name]
         if fresh:
             found[name] = layer.find(queries.detach(), target)
-        own, other = (layer.distance(queries, rows) for rows in found[name])
-        holds = holds & (own <= radius) & (other >= ratio * own)
-        missing.append(functional.relu((own / radius).log() + SLACK))
-        missing.append(functional.relu((ratio * own / other).log() + SLACK))
+        own, other, tenth = (layer.distance(queries, rows) for rows in found[name])
+        holds = holds & (own <= radius) & (other >= ratio * own) & (tenth <= seen)
+        excess = [own / radius, ratio * own / other, tenth / seen]
+        spoken = [radius < torch.inf, ratio > 0, seen < torch.inf]  # log 0 has no gradient
+        pairs = zip(excess, spoken, strict=True)
+        missing += [functional.relu(each.log() + SLACK) for each, heard in pairs if heard]
     return missing, holds
 
 
 def _distances(conditions: Conditions, x: Tensor, guide: Tensor) -> list[Tensor]:
     """Distances to one training sample in every layer, in units of the radii."""
     return [
-        (conditions.maps[name](x) - conditions.maps[name](guide)).norm(dim=1) / radius
-        for name, (radius, _) in conditions.limits.items()
+        (conditions.maps[name](x) - conditions.maps[name](guide)).norm(dim=1) / min(radius, seen)
+        for name, (radius, _, seen) in conditions.limits.items()
     ]

@@ -402,6 +402,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             levels=plan.levels,
             over_views=heard,
             least_confidence=-np.inf if selection is None else selection.least_confidence,
+            calibration=None if plan.selection is None else plan.selection.calibration,
             least_level=None if selection is None else selection.level,
             measured=measured,
             y_true=None if labels is None else observe.name_labels(labels, self.classes),

@@ -46,6 +46,7 @@ from iknow.core.assertion import Assertion
 from iknow.core.text import name, percent
 from iknow.core.text import names as quoted
 from iknow.errors import ClusterError, InputError, MissingExtraError
+from iknow.evaluation.estimate import Estimate, estimate
 from iknow.evaluation.metrics import NO_ANSWER, Evaluation, evaluate
 from iknow.explain.assessment import Assessment
 from iknow.models import PrecomputedModel
@@ -57,18 +58,19 @@ from iknow.tables.table import as_integers, decoding, existing
 ROWS_SHOWN = 10
 MOST_BLOCKS = 1_000  # into which the work of Ray is cut
 DISTANCES = ("for", "for_row", "against", "reach")
-WRITTEN = ("belief", "assertion", "reason", "level", "weakest", "justified")
+WRITTEN = ("belief", "assertion", "reason", "level", "weakest", "probability", "justified")
 
 
 @dataclass(frozen=True, eq=False)
 class Totals:
     """What an assessment of any number of samples comes to.
 
-    counts: by assertion. tally: with the truth, if it is known. first: the first samples.
+    counts: by assertion. tally: with the truth, or estimated, if either is known. first: the first
+    samples.
     """
 
     counts: Ints
-    tally: Evaluation | None
+    tally: Evaluation | Estimate | None
     first: Assessment
 
     @property
@@ -79,7 +81,7 @@ class Totals:
         """That of these samples and those that follow."""
         tally = self.tally
         if tally is not None and part.tally is not None:
-            tally += part.tally
+            tally += part.tally  # type: ignore[operator]  # all parts have labels, or none has
         return Totals(self.counts + part.counts, tally, self.first)
 
 
@@ -123,6 +125,8 @@ def assess(
     ),
 ) -> None:
     """Say IK, IMK or IDK for each prediction, and its level; with labels, how often it is right.
+
+    Without labels it estimates that, if the bundle was tuned with labels.
 
     The data may be larger than memory. For example:
 
@@ -317,11 +321,11 @@ def assess_table(classifier: EpistemicClassifier, table: DataTable, **how: Any) 
     return classifier.assess(inputs, **how)
 
 
-def _tally(assessment: Assessment, table: DataTable) -> Evaluation | None:
-    """How often a part is right, if its labels are known; cells of text may be ints too."""
+def _tally(assessment: Assessment, table: DataTable) -> Evaluation | Estimate | None:
+    """How often a part is right, or probably is; cells of text may be ints too."""
     labels = table.labels
     if labels is None:
-        return None
+        return estimate(assessment)
     if labels.dtype.kind == "U" and assessment.classes.dtype.kind in "iu":
         labels = as_integers(labels)
     return evaluate(assessment, labels)
@@ -392,14 +396,16 @@ def _show(total: Totals, tuned: float | None, output: Path | None, console: Cons
     if output is not None:
         show_written(output, console)
         return
-    levels = ("level",) if total.first.levels is not None else ()
-    numbers = ("sample", "level")
+    numbers = ("sample", "level", "probability")
+    levels = numbers[1 : 1 + (total.first.levels is not None)]
+    levels += numbers[2 : 2 + (total.first.calibration is not None)]
     table = shown_table("sample", "belief", "assertion", "reason", *levels, right=numbers)
     for i, answer in enumerate(total.first.answers.rows()):
         belief = NO_ANSWER if answer["belief"] is None else name(answer["belief"])
         assertion = Text(answer["assertion"], style=COLORS[Assertion[answer["assertion"]]])
         row = [str(i), Text(belief), assertion, answer["reason"].lower()]
-        table.add_row(*row, *(f"{answer[level]:.3f}" for level in levels))
+        told = ("-" if answer[each] is None else f"{answer[each]:.3f}" for each in levels)
+        table.add_row(*row, *told)
     console.print(table)
     if total.n_samples > len(total.first):
         rest = total.n_samples - len(total.first)

@@ -164,6 +164,12 @@ class Levels:
         places = [[v.layer == layer for v in self.voices] for layer in self.layers]
         return np.column_stack([said[:, place].min(axis=1) for place in places])
 
+    def without_model(self, said: Floats) -> Floats:
+        """The level as the layers alone have it, of shape (n,), from what `ranks` returned; 0 where
+        any voice says 0.
+        """
+        return np.where(said.min(axis=1) > 0, self.by_layer(said).min(axis=1), 0.0)
+
     def at(self, level: float) -> tuple[dict[str, dict[str, float]], float]:
         """The parameters of `RelativeBall` by layer at which exactly the samples of at least this
         level are IK, and the least confidence, -inf if that is no voice.

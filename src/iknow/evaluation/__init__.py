@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from iknow.evaluation.compare import compare
 from iknow.evaluation.comparison import Comparison
 from iknow.evaluation.curves import RadiusCurve, radius_curve, robust_fraction
+from iknow.evaluation.estimate import Estimate
 from iknow.evaluation.metrics import Evaluation, evaluate
 from iknow.evaluation.risk import CoverageAt, RiskCoverage, risk_coverage
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from iknow.evaluation.plots import *  # noqa: F403
 
 __all__ = [
-    "Comparison", "CoverageAt", "Evaluation", "RadiusCurve", "RiskCoverage", "compare",
+    "Comparison", "CoverageAt", "Estimate", "Evaluation", "RadiusCurve", "RiskCoverage", "compare",
     "evaluate", "radius_curve", "risk_coverage", "robust_fraction",
 ]  # fmt: skip
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from iknow.core.assertion import Assertion, Reason
 from iknow.core.codes import UNKNOWN, for_json, positions_of
 from iknow.core.text import percent, shown
 from iknow.errors import InputError
+from iknow.evaluation.estimate import Estimate, estimate
 from iknow.explain.assessment import Assessment
 from iknow.models.samples import as_vector
 
@@ -224,20 +225,31 @@ def _count_pairs(said: Ints, shape: tuple[int, ...], counts: Ints | None = None)
     return np.column_stack([*np.unravel_index(keys, shape), totals]).astype(np.int64)
 
 
-def evaluate(assessment: Assessment, y_true: Any = None) -> Evaluation:
-    """Compare an assessment with the true labels.
+@overload
+def evaluate(assessment: Assessment, y_true: None = None) -> Evaluation | Estimate: ...
+@overload
+def evaluate(assessment: Assessment, y_true: Any) -> Evaluation: ...
+def evaluate(assessment: Assessment, y_true: Any = None) -> Evaluation | Estimate:
+    """Compare an assessment with the true labels; without any, estimate the accuracy.
+
+    The estimate is for samples that come like those `tune` learned from, with an interval. If they
+    do not, only labels can tell.
 
     Args:
         assessment: What `assess` returned for n samples.
         y_true: True labels of shape (n,). They may include labels that the classifier does not
             know; no answer about those is right. Default: those that came with the samples, if a
-            loader had any.
+            loader had any; else there is an `Estimate`, if `tune` had labels.
 
     Examples:
         >>> report = evaluate(a, y_true)
         >>> print(f"IK {report.f_ik:.3f}, right {report.a_ik:.3f}")
         IK 0.747, right 0.982
     """
+    if y_true is None and isinstance(assessment, Assessment) and assessment.y_true is None:
+        found = estimate(assessment)
+        if found is not None and len(assessment):
+            return found
     true_classes, truth = read_truth(assessment, y_true)
     classes, belief, answered = assessment.classes, assessment.belief_codes, assessment.answered
     said = np.stack([assessment.assertion, belief, truth])
@@ -261,7 +273,10 @@ def read_truth(assessment: Assessment, y_true: Any = None) -> tuple[Labels, Ints
             f"evaluate needs an Assessment, as assess(X) returns it; got {shown(assessment)}"
         )
     if y_true is None and (y_true := assessment.y_true) is None:
-        raise InputError("evaluate needs the true labels, as evaluate(a, y_true): a has none")
+        raise InputError(
+            "evaluate needs the true labels, as evaluate(a, y_true): a has none, and without them "
+            "it estimates the accuracy only if tune had labels"
+        )
     y_true = as_vector(y_true, "y_true")
     if y_true.shape != (len(assessment),):
         raise InputError(

@@ -60,6 +60,7 @@ class Answers:
     level: Floats | None  # None without levels
     weakest: Ints | None  # what holds each level down, positions in `voices`; None likewise
     voices: tuple[str, ...]  # their names, in order
+    probability: Floats | None  # that the belief is right, NaN without one; None if unknown
     watched: Floats
     watched_by_layer: Floats  # the same of each layer alone, of shape (n, n_layers)
     watched_layers: tuple[str, ...]
@@ -78,6 +79,8 @@ class Answers:
         }
         if self.level is not None and self.weakest is not None:
             columns |= {"level": self.level, "weakest": Coded(np.array(self.voices), self.weakest)}
+        if self.probability is not None:
+            columns["probability"] = self.probability
         return columns
 
     def to_frame(self) -> Any:
@@ -94,7 +97,9 @@ class Answers:
         labels = for_json(self.classes)
         columns = {name: column.tolist() for name, column in self.columns().items()}
         columns["belief"] = [None if c == NO_BELIEF else labels[c] for c in self.belief]
-        columns["score"] = [s if isfinite(s) else None for s in columns["score"]]
+        for name in ("score", "probability"):
+            if name in columns:
+                columns[name] = [s if isfinite(s) else None for s in columns[name]]
         columns["justified"] = [[labels[c] for c in np.flatnonzero(row)] for row in self.justified]
         return {"classes": labels, **columns}
 

@@ -24,6 +24,7 @@ from iknow.core.assertion import (
     make_assertions,
     may_be_known,
 )
+from iknow.core.calibration import Calibration
 from iknow.core.codes import NO_BELIEF
 from iknow.core.decision import Decision, decide
 from iknow.core.evidence import NO_EXEMPLAR, Evidence, believed, distances_for_and_against
@@ -74,6 +75,7 @@ class Assessment:
         over_views: The confidence averaged over views of each sample, of shape (n,), if levels go
             by that; None for that of the scores.
         least_confidence: Below it the model's own doubt makes a sample IMK; -inf for never.
+        calibration: How likely a belief is right, if `tune` had labels to learn it from.
         least_level: Where IK starts on that path; None if that is not known.
         measured: What the layers measured, to say which features distances come from.
         y_true: The labels that came with the samples, of shape (n,), if a loader had any.
@@ -97,6 +99,7 @@ class Assessment:
     levels: Levels | None = None
     over_views: Floats | None = None
     least_confidence: float = -np.inf
+    calibration: Calibration | None = None
     least_level: float | None = None
     measured: Measured | None = None
     y_true: Labels | None = None
@@ -185,6 +188,25 @@ class Assessment:
         if self.least_confidence == -np.inf:
             return np.zeros(self.invalid.shape, dtype=bool)
         return np.asarray(self.confidence < self.least_confidence)
+
+    @unlocked_property
+    def probability(self) -> Floats:
+        """How likely each belief is right, of shape (n,); NaN where there is none.
+
+        It rises with the level and with the model's confidence, and is calibrated: of samples like
+        the validation data with a probability of 0.9, nine in ten are right. At level 0, where
+        nothing like the sample was seen, it is the lowest of all, however sure the model is. The
+        accuracy of the samples without labels, with an interval: `evaluate(a)`.
+        """
+        if self.calibration is None:
+            raise InputError(
+                "there are no probabilities: they take levels, as the default rule has them, and "
+                "labels to learn from: tune(X_val, y_val, ...)"
+            )
+        level = np.where(self.invalid, 0.0, self._path.without_model(self.said))
+        confidence = self.confidence if self._path.hears_model else np.zeros(len(self))
+        found = self.calibration.probability(level, confidence)
+        return np.where(self.answered, found, np.nan)
 
     @unlocked_property
     def confidence(self) -> Floats:
@@ -298,7 +320,7 @@ class Assessment:
         check_by_layer(neighborhoods, self.evidence, kind=kind)
         return replace(
             self, neighborhoods=neighborhoods, decisions=None,
-            levels=None, least_confidence=-np.inf, least_level=None,
+            levels=None, least_confidence=-np.inf, least_level=None, calibration=None,
         )  # fmt: skip
 
     def only(self, layers: Sequence[str]) -> Assessment:
@@ -318,6 +340,7 @@ class Assessment:
             neighborhoods={layer: self.neighborhoods[layer] for layer in chosen},
             decisions=None if self.decisions is None else {c: self.decisions[c] for c in chosen},
             levels=None if self.levels is None else self.levels.only(chosen),
+            calibration=None,  # it was learned from the levels of all layers
         )
 
     def __getitem__(self, samples: Any) -> Assessment:
@@ -380,6 +403,7 @@ class Assessment:
             justified=self.justification,
             level=None if levels is None else self.level,
             weakest=None if levels is None else find_weakest(levels, self.said, self.reason),
+            probability=None if self.calibration is None else self.probability,
             voices=() if levels is None else tuple(map(str, levels.voices)),
             watched=watched,
             watched_by_layer=by_layer,
@@ -396,7 +420,7 @@ class Assessment:
         Returns:
             `classes`, the labels; `belief`, a label or None; `score`, the model's for its belief;
             `assertion` and `reason`, by name; `justified`, the labels of the justified classes;
-            `level` and `weakest`, if there are levels.
+            `level` and `weakest`, if there are levels; `probability`, if labels taught it.
         """
         return self.answers.to_dict()
 
@@ -404,8 +428,9 @@ class Assessment:
         """Return the answers as a `pandas.DataFrame` with a row for each sample.
 
         Its columns: `belief`; `score`, the model's for its belief; `assertion`, an ordered category
-        (IDK < IMK < IK); `reason`; `justified`, the justified classes, with | between them; and
-        `level` and `weakest`, if there are levels. For all but these it gathers no evidence: add
+        (IDK < IMK < IK); `reason`; `justified`, the justified classes, with | between them; `level`
+        and `weakest`, if there are levels; and `probability`, that the belief is right, if `tune`
+        had labels. For all but these it gathers no evidence: add
         what you need, such as `frame["margin"] = a.margin`. Samples that came in a data frame keep
         its index, so `X.join(a.to_frame())` puts each answer beside its sample.
 
@@ -462,5 +487,6 @@ class Assessment:
             level=float(one.level[0]) if leveled else None,
             least_level=one.least_level if leveled else None,
             confidence=float(one.confidence[0]) if leveled else None,
+            probability=float(one.probability[0]) if leveled and one.calibration else None,
             picture=picture_at(samples, i, renderer),
         )

@@ -14,11 +14,11 @@ from iknow.models import PrecomputedModel
 from iknow.models.probe import Probe
 
 SCORES = "scores"  # the input with a model's scores, if the classifier takes precomputed outputs
-COLUMNS = ("belief", "assertion", "reason", "level")
+COLUMNS = ("belief", "assertion", "reason", "level", "probability")
 
 
 def answers_of(classifier: EpistemicClassifier, inputs: Any) -> Any:
-    """The `COLUMNS` for n samples as a `pandas.DataFrame`, without `level` if there are no levels.
+    """The `COLUMNS` for n samples as a `pandas.DataFrame`, without those that there are none of.
 
     inputs: a frame, an array, or arrays by name, as tools that serve models pass them. If the
     classifier takes precomputed outputs: arrays by name, `scores` and the activations by layer.

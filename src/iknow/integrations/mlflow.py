@@ -3,7 +3,8 @@
     import iknow.integrations.mlflow as iknow_mlflow
 
     info = iknow_mlflow.log_model(ec, name="signs")
-    mlflow.pyfunc.load_model(info.model_uri).predict(frame)   # belief, assertion, reason, level
+    # belief, assertion, reason, level, probability:
+    mlflow.pyfunc.load_model(info.model_uri).predict(frame)
     ec = iknow_mlflow.load_model(info.model_uri)              # the classifier itself
 
 The folder of a logged model holds `bundle.iknow`. The model itself is in the bundle, as ONNX; or
@@ -95,9 +96,9 @@ def save_model(
         >>> load_model("irises").layers_
         ('input',)
         >>> mlflow.pyfunc.load_model("irises").predict(X_val[:2])
-           belief assertion reason     level
-        0       0        IK  KNOWN  0.666667
-        1       0        IK  KNOWN  0.800000
+           belief assertion reason     level  probability
+        0       0        IK  KNOWN  0.666667     0.995276
+        1       0        IK  KNOWN  0.800000     0.996029
     """
     if not isinstance(classifier, EpistemicClassifier):
         raise InputError(f"an EpistemicClassifier is needed; got {shown(classifier)}")
@@ -169,7 +170,7 @@ def make_signature(classifier: EpistemicClassifier, input_example: Any = None) -
     Examples:
         >>> ec = EpistemicClassifier(FrozenEstimator(trained)).fit(X_train, y_train)
         >>> make_signature(ec.tune(X_val, y_val)).outputs.input_names()
-        ['belief', 'assertion', 'reason', 'level']
+        ['belief', 'assertion', 'reason', 'level', 'probability']
     """
     example, probe = input_example, classifier.probe_
     if example is None and isinstance(probe, Probe):

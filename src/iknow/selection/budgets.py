@@ -22,7 +22,7 @@ as much as `FEWEST_ERRORS` cost.
 
 Where an accuracy is to be certified, what counts is how many samples come before the risk exceeds
 it. So then the coverage at which the expected risk is allowed must not fall by more than a fifth of
-the premium either.
+the premium either. Among the surest samples errors are too few to tell, so here 1 - p stands alone.
 
 So the user pays a known price on ordinary data and buys as much protection as it affords; and where
 neighbors know more than the model, they cost nothing and speak fully.
@@ -60,11 +60,13 @@ def choose_budgets(
     layers: Sequence[str],
     premium: float,
     accuracy: float | None = None,
+    chances: Floats | None = None,
 ) -> dict[Speaker, float]:
     """The budgets of voices, in the order in which they were chosen; the others stay silent.
 
     ranks: of each voice, the share u of reference samples with at most its value, of shape (n,), of
-    the n samples with these losses, (n,). layers: in computing order. accuracy: the one to certify.
+    the n samples with these losses, (n,). layers: in computing order. accuracy: the one to certify;
+    chances: of an error, (n,), by which to tell how many can be asserted; by default the losses.
     """
     budgets: dict[Speaker, float] = {}
     said = np.ones(len(losses))
@@ -81,7 +83,8 @@ def choose_budgets(
     alone = costs_of(said, losses)
     risk = 1 - (accuracy or 0.0)
     price = max(float(alone.mean()), LEAST_PRICE, FEWEST_ERRORS / len(losses))
-    covered = coverage_at(said, losses, risk) * (1 - SHARE_OF_COVERAGE * min(premium, 1.0))
+    chances = losses if chances is None else chances
+    covered = coverage_at(said, chances, risk) * (1 - SHARE_OF_COVERAGE * min(premium, 1.0))
     of_familiarity = [(layer, FAMILIARITY) for layer in layers if (layer, FAMILIARITY) in ranks]
     asked = [([each], SHARE_OF_FAMILIARITY) for each in of_familiarity]
     asked += [(speakers, 1.0) for speakers in reversed(of_layers) if speakers not in leads]
@@ -93,7 +96,7 @@ def choose_budgets(
             dearer = costs_of(heard, losses) - before
             within = float(dearer.mean()) <= premium * share * price
             least = speaks_anyway and budget == LEAST
-            if least or (within and coverage_at(heard, losses, risk) >= covered):
+            if least or (within and coverage_at(heard, chances, risk) >= covered):
                 said = heard
                 budgets.update(dict.fromkeys(speakers, budget))
                 break
@@ -105,11 +108,16 @@ def expected_losses(confidence: Floats | None, wrong: Bools | None, n: int) -> F
 
     confidence: `log_odds` of shape (n,). wrong: mask of shape (n,), if the truth is known.
     """
+    chances = chances_of_error(confidence, wrong, n)
+    return chances if wrong is None else np.asarray((wrong + chances) / 2)
+
+
+def chances_of_error(confidence: Floats | None, wrong: Bools | None, n: int) -> Floats:
+    """What the confidence, calibrated by the truth where that is known, says of each, (n,)."""
     if confidence is None:
         return np.ones(n) if wrong is None else wrong.astype(np.float64)
-    if wrong is None:
-        return np.asarray(expit(-confidence))
-    return np.asarray((wrong + expit(-confidence / find_temperature(confidence, wrong))) / 2)
+    temperature = 1.0 if wrong is None else find_temperature(confidence, wrong)
+    return np.asarray(expit(-confidence / temperature))
 
 
 def find_temperature(confidence: Floats, wrong: Bools) -> float:

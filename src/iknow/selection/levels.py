@@ -41,7 +41,14 @@ from iknow.core.level import (
 from iknow.core.quorum import quorum_of
 from iknow.errors import InputError, SelectionError, warn
 from iknow.rules import RelativeBall
-from iknow.selection.budgets import OF_CLASS, Speaker, augrc, choose_budgets, expected_losses
+from iknow.selection.budgets import (
+    OF_CLASS,
+    Speaker,
+    augrc,
+    chances_of_error,
+    choose_budgets,
+    expected_losses,
+)
 from iknow.selection.goal import Goal
 from iknow.selection.guarantee import (
     STEPS,
@@ -50,6 +57,7 @@ from iknow.selection.guarantee import (
     rank,
     try_in_turn,
 )
+from iknow.selection.probability import learn
 from iknow.selection.selection import Candidate, Selection, record_choice
 from iknow.selection.validation import (
     Validation,
@@ -90,8 +98,11 @@ def lay_path(part: Validation, premium: float, accuracy: float | None = None) ->
         for speaker, each in values.items()
     }
     wrong = None if part.y_true is None else part.wrong
-    losses = expected_losses(part.confidence, wrong, len(part))
-    budgets = choose_budgets(ranks, losses, tuple(contrasts), premium, accuracy)
+    losses, chances = (
+        estimate(part.confidence, wrong, len(part))
+        for estimate in (expected_losses, chances_of_error)
+    )
+    budgets = choose_budgets(ranks, losses, tuple(contrasts), premium, accuracy, chances)
     for layer, contrast in contrasts.items():
         # What nothing is near is far from its class too, and there that is heard as well.
         loud = budgets.get((layer, NEARNESS), 0.0) >= LOUD and (layer, FAMILIARITY) in budgets
@@ -215,7 +226,9 @@ def match_level(
     apart = reference is not part and not count_shared(part, reference)
     watch = watch_part(levels, part) if apart else None
     chosen = candidate_at(levels, level)
-    return record_choice(part, chosen, "matched", levels=levels, watch=watch)
+    return record_choice(
+        part, chosen, "matched", levels=levels, watch=watch, calibration=learn(levels, part)
+    )
 
 
 def limit_false_alarm(
@@ -253,7 +266,7 @@ def limit_false_alarm(
         )
     chosen, watch = candidate_at(levels, level), watch_part(levels, part)
     found = record_choice(part, chosen, "false alarm", levels=levels)
-    return replace(found, false_alarm=false_alarm, watch=watch)
+    return replace(found, false_alarm=false_alarm, watch=watch, calibration=learn(levels, part))
 
 
 USUAL_COVERAGE = 0.75  # to match if nothing is asked for and nothing can be certified
@@ -292,7 +305,8 @@ def certify_level(
         candidates = [candidate_at(path, level) for level in grid[start:].tolist()]
     chosen, certificate = try_in_turn(candidates, second, goal, classes)
     found = record_choice(whole, chosen, "certified", levels=path)
-    return replace(found, certificate=certificate, watch=watch_part(path, second))
+    watch, calibration = watch_part(path, second), learn(path, second)
+    return replace(found, certificate=certificate, watch=watch, calibration=calibration)
 
 
 def _grid(levels: Levels, laying: Validation) -> Floats:

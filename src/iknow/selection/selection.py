@@ -11,6 +11,7 @@ import numpy as np
 from iknow.cards import COLORS, LINE, bar, card, heading, legend, paragraphs, table, text
 from iknow.core.arrays import Bools, Ints
 from iknow.core.assertion import Assertion, may_be_known
+from iknow.core.calibration import Calibration
 from iknow.core.level import Levels
 from iknow.core.rule import Rule
 from iknow.core.support import find_support
@@ -94,6 +95,7 @@ class Selection:
         false_alarm: The promised bound on how often an ordinary sample is not IK, if asked for.
         views: The kinds of views that the model was given, if any (see `iknow.models.views`).
         note: What could not be promised, and what to ask for instead.
+        calibration: How likely a belief is right, if labels taught it.
         watch: Scores of samples that nothing was fitted to, for an alarm to compare a stream with.
         goal: What they were chosen for, to choose them again; None if nobody knows.
         stale: When and why the evidence changed after they were chosen; "" if it did not. What was
@@ -116,6 +118,7 @@ class Selection:
     false_alarm: float | None = None
     views: tuple[View, ...] = ()
     note: str = ""
+    calibration: Calibration | None = field(default=None, repr=False, compare=False)
     watch: Watch | None = field(default=None, repr=False, compare=False)
     goal: Goal | None = field(default=None, repr=False, compare=False)
     stale: str = ""

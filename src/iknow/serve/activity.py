@@ -5,8 +5,8 @@ duration. Tallies of any stretch of time add up, and everything the page shows a
 follows from the sum.
 
 Memory is bounded. Tallies by time lie in rings, five seconds wide over a quarter of an hour and a
-minute wide over a day; of single rows the last `N_RECENT` leave their belief, assertion and level,
-and the last `N_UNKNOWN` IDKs their portraits.
+minute wide over a day; of single rows the last `N_RECENT` leave their belief, assertion, level and
+probability, and the last `N_UNKNOWN` IDKs their portraits.
 
 Durations are counted in bins, each 2^(1/8) times as wide as the one before, from 61 µs to 128 s, so
 that a quantile is known to within 9 percent, and counts of several buckets add up, as quantiles
@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from iknow.core.arrays import Floats, Ints, Labels
 from iknow.core.assertion import Assertion, Reason
+from iknow.core.calibration import Calibration
 from iknow.core.text import name
 from iknow.explain.answers import Answers
 from iknow.locking import Lock
@@ -88,40 +89,48 @@ class Ring:
 
 
 class Recent:
-    """Belief, assertion and level of the last rows. Not for threads to share.
+    """Belief, assertion, level and probability of the last rows. Not for threads to share.
 
     Args:
         labels: Names of the classes.
         reference: Levels of reference samples, of shape (n_reference,), if they are known.
         threshold: The level from which on an answer is IK, if there is one.
+        calibration: What estimates an accuracy from the probabilities, if anything does.
     """
 
     def __init__(
-        self, labels: Sequence[str], reference: Floats | None = None, threshold: float | None = None
+        self,
+        labels: Sequence[str],
+        reference: Floats | None = None,
+        threshold: float | None = None,
+        calibration: Calibration | None = None,
     ) -> None:
         self._labels, self._threshold = [*labels, None], threshold  # the last one for no belief
+        self._calibration = calibration
         counts = _histogram(np.empty(0) if reference is None else reference)
         self._reference = (counts / counts.sum()).tolist() if counts.any() else None
-        self._rows: deque[NDArray[Any]] = deque([np.empty((3, 0))])
+        self._rows: deque[NDArray[Any]] = deque([np.empty((4, 0))])
         self._n = 0
 
     def add(self, answers: Answers) -> None:
         """Remember rows; the oldest are forgotten."""
-        level = np.full(len(answers.belief), np.nan) if answers.level is None else answers.level
-        rows = np.stack([answers.belief, np.asarray(answers.assertion), level])[:, -N_RECENT:]
+        unknown = np.full(len(answers.belief), np.nan)
+        numbers = [unknown if x is None else x for x in (answers.level, answers.probability)]
+        rows = np.stack([answers.belief, np.asarray(answers.assertion), *numbers])[:, -N_RECENT:]
         self._rows.append(rows)
         self._n += rows.shape[1]
         while self._n - self._rows[0].shape[1] >= N_RECENT:
             self._n -= self._rows.popleft().shape[1]
 
     def to_dict(self) -> dict[str, Any]:
-        """`levels` and `by_class` of the last rows, for JSON.
+        """`levels`, `by_class` and `estimate` of the last rows, for JSON.
 
         Of `levels`, None without any, `counts` and `reference`, shares, have an entry for each of
         `N_BINS` bins of equal width between 0 and 1. `by_class` counts assertions, the classes with
-        most IDKs first.
+        most IDKs first. `estimate`, None if it is unknown: `n` answers, their estimated `accuracy`
+        between `low` and `high`, and `unseen`, the share at level 0.
         """
-        belief, assertion, level = np.concatenate(self._rows, axis=1)[:, -N_RECENT:]
+        belief, assertion, level, probability = np.concatenate(self._rows, axis=1)[:, -N_RECENT:]
         counts = _histogram(level)
         levels = {"n": int(counts.sum()), "counts": counts.tolist(), "reference": self._reference,
                   "threshold": self._threshold}  # fmt: skip
@@ -137,7 +146,16 @@ class Recent:
         return {
             "levels": levels if counts.any() or self._reference is not None else None,
             "by_class": {"n": len(belief), "rows": rows, "more": more},
+            "estimate": self._estimate(level, probability),
         }
+
+    def _estimate(self, level: Floats, probability: Floats) -> dict[str, Any] | None:
+        if self._calibration is None or np.isnan(probability).all():
+            return None
+        tally = self._calibration.tally(level, probability)
+        accuracy, low, high = self._calibration.estimate(tally)
+        n, unseen = int(tally.sum()), int(tally[0])
+        return {"n": n, "accuracy": accuracy, "low": low, "high": high, "unseen": unseen / n}
 
 
 def _histogram(levels: Floats) -> Ints:
@@ -154,6 +172,7 @@ class Activity:
         layers: Names of the layers.
         reference: Levels of reference samples, of shape (n_reference,), to show beside those seen.
         threshold: The level from which on an answer is IK.
+        calibration: What estimates an accuracy from the probabilities.
         clock: Seconds since 1970.
     """
 
@@ -164,6 +183,7 @@ class Activity:
         *,
         reference: Floats | None = None,
         threshold: float | None = None,
+        calibration: Calibration | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._clock = clock
@@ -173,7 +193,7 @@ class Activity:
         self._total = np.zeros(N_COLUMNS, dtype=np.int64)
         self._rings = [Ring(width, n, N_COLUMNS) for width, n in SERIES]
         labels = [name(label) for label in np.asarray(classes).tolist()]
-        self._recent = Recent(labels, reference, threshold)
+        self._recent = Recent(labels, reference, threshold, calibration)
         self._unknown: deque[dict[str, Any]] = deque(maxlen=N_UNKNOWN)
 
     def add(

@@ -106,6 +106,7 @@ class RequestAnswers(Answers):
             np.asarray(self.assertion).tolist(),
             np.asarray(self.reason).tolist(),
             repeat(None) if self.level is None else self.level.tolist(),
+            repeat(None) if self.probability is None else map(finite, self.probability.tolist()),
             nearest,
             repeat(None) if self.evidence is None else self.evidence,
             repeat(None) if self.explanations is None else self.explanations,

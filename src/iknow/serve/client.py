@@ -59,6 +59,7 @@ class ServedAnswer:
     assertion: Assertion
     reason: Reason
     level: float | None
+    probability: float | None
     exemplars: Mapping[str, int] | None
     evidence: Mapping[str, Any] | None
     explanation: Mapping[str, Any] | None
@@ -79,6 +80,7 @@ class ServedAnswers(Sequence[ServedAnswer]):
         assertion: Of shape (n,), comparable with `Assertion.IK`.
         reason: Of shape (n,), comparable with `Reason.KNOWN`.
         level: How ordinary each sample is, of shape (n,); NaN without levels.
+        probability: How likely each belief is right, of shape (n,); NaN if no labels taught it.
         exemplars: Of length n, if asked for: by layer, the training row of the believed class that
             is nearest, -1 for none.
         evidence: Of length n, if asked for: by layer, the distances for and against.
@@ -96,7 +98,7 @@ class ServedAnswers(Sequence[ServedAnswer]):
     def __init__(self, reply: schema.AssessReply) -> None:
         self._said = said = [
             ServedAnswer(each.belief, Assertion[each.assertion], Reason[each.reason], each.level,
-                         each.exemplars, each.evidence, each.explanation)
+                         each.probability, each.exemplars, each.evidence, each.explanation)
             for each in reply.answers
         ]  # fmt: skip
         self.model, self.version = reply.model, reply.version
@@ -108,7 +110,10 @@ class ServedAnswers(Sequence[ServedAnswer]):
         )
         self.assertion: Assertions = codes.view(Assertions)
         self.reason: Reasons = reasons.view(Reasons)
-        self.level = np.array([each.level for each in said], np.float64)  # None becomes NaN
+        self.level, self.probability = (  # None becomes NaN
+            np.array([getattr(each, name) for each in said], np.float64)
+            for name in ("level", "probability")
+        )
         self.exemplars, self.evidence, self.explanation = (
             tuple(column) if any(each is not None for each in column) else None
             for column in (
@@ -147,12 +152,13 @@ class ServedAnswers(Sequence[ServedAnswer]):
         ]
 
     def to_frame(self) -> Any:
-        """The columns as a `pandas.DataFrame`: `belief`, `assertion`, `reason` and `level`.
+        """The columns as a `pandas.DataFrame`: `belief`, `assertion`, `reason`, `level` and
+        `probability`.
 
         Raises:
             MissingExtraError: pandas is not installed.
         """
-        columns = ("belief", "assertion", "reason", "level")
+        columns = ("belief", "assertion", "reason", "level", "probability")
         return as_frame({name: getattr(self, name) for name in columns})
 
 

@@ -5,7 +5,7 @@ A tensor's data is in the JSON text, or follows it as bytes (Triton's binary ext
 tensor takes. Text is BYTES: each preceded by its length in four bytes.
 
     inputs     one tensor of the rows, or one for each of the model's inputs
-    outputs    belief, assertion, reason, level, and scores if they are asked for
+    outputs    belief, assertion, reason, level, probability, and scores if they are asked for
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ DTYPES = {
 }  # fmt: skip
 TEXT = "BYTES"
 LENGTH_HEADER = "Inference-Header-Content-Length"
-OUTPUTS = ("belief", "assertion", "reason", "level", "scores")
+OUTPUTS = ("belief", "assertion", "reason", "level", "probability", "scores")
 
 
 class Named(Struct, frozen=True):
@@ -195,7 +195,7 @@ def write_reply(
 def describe_model(model: ServedModel, versions: Sequence[str]) -> dict[str, Any]:
     """What `GET /v2/models/NAME` tells."""
     kind = "INT64" if _are_whole(model.labels) else TEXT
-    types = {"belief": kind, "assertion": TEXT, "reason": TEXT, "level": "FP64", "scores": "FP64"}
+    types = dict.fromkeys(OUTPUTS, "FP64") | {"belief": kind, "assertion": TEXT, "reason": TEXT}
     outputs = [{"name": each, "datatype": types[each], "shape": [-1]} for each in OUTPUTS]
     # Of a class that came later there is no score.
     outputs[-1]["shape"] = [-1, model.classifier.plan_.n_scored]
@@ -212,8 +212,9 @@ def _make_output(name: str, answers: RequestAnswers, labels: list[Any]) -> NDArr
         if _are_whole(labels):
             return np.array([-1 if each is None else each for each in found], np.int64)
         return as_texts(["" if each is None else str(each) for each in found])
-    if name == "level":
-        return np.full(len(answers), np.nan) if answers.level is None else answers.level
+    if name in ("level", "probability"):
+        found = getattr(answers, name)
+        return np.full(len(answers), np.nan) if found is None else np.asarray(found)
     if name == "scores":
         return np.empty((len(answers), 0)) if answers.scores is None else answers.scores
     words: Any = Assertion if name == "assertion" else Reason

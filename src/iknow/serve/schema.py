@@ -72,6 +72,7 @@ class RowAnswer(Struct, frozen=True, omit_defaults=True, gc=False):
     Attributes:
         belief: What the model answers; None if it gave no answer.
         level: How ordinary the sample is, from 0 to 1; None without levels.
+        probability: How likely the belief is right; None if no labels taught it.
         exemplars: By layer, the training row of the believed class that is nearest, -1 for none; if
             asked for.
         evidence: By layer, the distances for and against; if asked for.
@@ -83,6 +84,7 @@ class RowAnswer(Struct, frozen=True, omit_defaults=True, gc=False):
     assertion: Literal["IK", "IMK", "IDK"]
     reason: str
     level: float | None
+    probability: float | None = None
     exemplars: dict[str, int] | None = None
     evidence: dict[str, Any] | None = None
     explanation: dict[str, Any] | None = None

@@ -136,7 +136,10 @@ def open_watcher(
         watch, threshold = selection.watch, selection.level
         promised = selection.certificate.accuracy if selection.is_certified else None
         levels = None if watch is None else watch.levels
-    activity = Activity(classifier.classes_, layers, reference=levels, threshold=threshold)
+    activity = Activity(
+        classifier.classes_, layers, reference=levels, threshold=threshold,
+        calibration=None if selection is None else selection.calibration,
+    )  # fmt: skip
     drift = DriftAlarm(watch, model.labels, layers, rate=rate, seed=randbits(32))
     accuracy = AccuracyMonitor(promised, rate=rate)
     monitors = Monitors(model.title, drift, accuracy, _identify(model))

@@ -33,7 +33,7 @@ from iknow.errors import BundleError, InputError
 from iknow.models.adapt import OPTIONS
 from iknow.models.views import NAMED
 
-FORMAT = 9
+FORMAT = 10
 LARGEST = 1 << 25
 MOST_VALUES = 2_000_000
 DEEPEST = 32
