@@ -26,6 +26,7 @@ interface Evidence {
   invalid: Uint8Array; uncertified: Uint8Array; doubted: Uint8Array; score: Float32Array;
   removals: Int32Array; removalsExact: Uint8Array; changes: Int32Array;
   level: Float32Array | null; weakest: Uint16Array | null;
+  probability: Float32Array | null;
 }
 
 type OfClass<T> = (layer: Layer, setting: Setting, i: number, j: number) => T;

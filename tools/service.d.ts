@@ -34,6 +34,7 @@ interface LiveStatus {
   levels: { n: number; counts: number[]; reference: number[] | null; threshold: number | null } | null;
   by_class: { n: number; rows: (Counts & { label: string | null })[]; more: number };
   unknown: UnknownRow[];
+  estimate: { n: number; accuracy: number; low: number; high: number; unseen: number } | null;
 }
 
 /* Evidence and what it takes to ring, both as logarithms to base 10. */

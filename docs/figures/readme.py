@@ -37,7 +37,7 @@ from iknow.serve.served import serve_classifier
 from iknow.serve.service import Service
 
 ASSETS = Path(__file__).parents[1] / "assets"
-WIDTH, HEIGHT, SERVICE_HEIGHT = 1180, 1010, 1060
+WIDTH, HEIGHT, SERVICE_HEIGHT = 1280, 1010, 1060
 COLORS = 200  # are enough for the eye, and make a file half the size
 
 
@@ -56,7 +56,12 @@ def make_regions() -> Figure:
 def photograph(url: str, ready: str, height: int = HEIGHT) -> bytes:
     """The top of a page as a browser shows it, once an element is there."""
     options = webdriver.ChromeOptions()
-    for argument in ("--headless=new", "--no-sandbox", "--hide-scrollbars"):
+    for argument in (
+        "--headless=new",
+        "--no-sandbox",
+        "--hide-scrollbars",
+        "--disable-dev-shm-usage",
+    ):
         options.add_argument(argument)
     options.binary_location = shutil.which("chromium") or ""
     service = webdriver.ChromeService(executable_path=shutil.which("chromedriver"))

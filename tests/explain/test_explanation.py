@@ -320,7 +320,7 @@ def test_what_is_said_is_what_decides(goal):
     y = rng.integers(0, 3, 900)
     X = rng.normal(0, 1, (900, 4)) + 1.5 * np.eye(3, 4)[y]
     model = LogisticRegression().fit(X[:300], y[:300])
-    ec = EpistemicClassifier(model, progress=False).fit(X[:300], y[:300])
+    ec = EpistemicClassifier(model, quorum=3, progress=False).fit(X[:300], y[:300])
     ec.tune(X[300:700], y[300:700], **goal)
     a = ec.assess(np.vstack([X[700:740], 3 * X[700:710], 9 * X[700:710]]))
     (layer,) = a.evidence

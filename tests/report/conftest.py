@@ -14,7 +14,7 @@ NAMES = "".join(
     f"const {name} = modules['{path}'];"
     for name, path in {
         "Algebra": "algebra.js", "Detail": "detail.js", "Dom": "dom.js", "Rules": "rules.js",
-        "Table": "table.js",
+        "Reliability": "reliability.js", "Table": "table.js",
     }.items()
 ) + "const Report = modules['main.js'].report;"  # fmt: skip
 """The page's modules, by the names that scripts in tests call them."""

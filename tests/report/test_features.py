@@ -22,7 +22,7 @@ def test_the_features_that_matter_come_first_and_differences_are_marked(open_pag
     })  # fmt: skip
     y = np.where(people.age + 10 * (people.work == "state") > 45, "rich", "poor")
     model = HistGradientBoostingClassifier(max_iter=20).fit(people[:300], y[:300])
-    ec = EpistemicClassifier(model, ["table"], progress=False).fit(people[:300], y[:300])
+    ec = EpistemicClassifier(model, ["table"], quorum=3, progress=False).fit(people[:300], y[:300])
     ec.tune(people[300:500], y[300:500], coverage=0.8)
     asked = people[500:]
     a = ec.assess(asked, k=20)
@@ -51,7 +51,7 @@ def test_texts_are_shown_in_full_width_with_the_words_that_matter(open_page):
     labels = rng.choice(list(words), 300)
     texts = [" ".join(rng.choice(words[label].split(), 4)) for label in labels]
     model = make_pipeline(TfidfVectorizer(), LogisticRegression()).fit(texts[:200], labels[:200])
-    ec = EpistemicClassifier(model, progress=False).fit(texts[:200], labels[:200])
+    ec = EpistemicClassifier(model, quorum=3, progress=False).fit(texts[:200], labels[:200])
     ec.tune(texts[200:250], labels[200:250], coverage=0.8)
     asked = ["goal rocket moon cup", *texts[250:]]
     a = ec.assess(asked, k=20)

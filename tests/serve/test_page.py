@@ -428,3 +428,18 @@ def test_numbers_as_a_person_says_them(open_page, live):
         "1 minute ago", "4.2 ms", "12.3 s", "–", "below 1", "100", "> 10⁶", "0", "0.004", "0.50",
         "No.", "0.21/s",
     ]  # fmt: skip
+
+
+def test_the_estimated_accuracy_is_shown_where_it_is_known(open_page, live):
+    status = status_of(live)
+    assert status["models"][0]["live"]["estimate"] is None
+    page = open_page(status)
+    assert page.run("return document.querySelector('.estimate-card').hidden")
+    status["models"][0]["live"]["estimate"] = {
+        "n": 5300, "accuracy": 0.8561, "low": 0.786, "high": 0.927, "unseen": 0.066,
+    }  # fmt: skip
+    page.server.status = status
+    told = page.refresh().text(".estimate-card")
+    assert "85.6% of the last 5,300 answers" in told
+    assert "Between 78.6% and 92.7%, if the data comes like the validation data" in told
+    assert "6.6% of it is unlike anything seen before" in told

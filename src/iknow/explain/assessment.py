@@ -487,5 +487,6 @@ class Assessment:
             level=float(one.level[0]) if leveled else None,
             least_level=one.least_level if leveled else None,
             confidence=float(one.confidence[0]) if leveled else None,
+            probability=float(one.probability[0]) if leveled and one.calibration else None,
             picture=picture_at(samples, i, renderer),
         )

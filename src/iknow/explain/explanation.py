@@ -225,6 +225,7 @@ class Explanation:
         level: How ordinary the prediction is, from 0 to 1; None without levels.
         least_level: Where IK starts; None likewise.
         confidence: That of the model, as log-odds; None likewise.
+        probability: How likely the belief is right; None if no labels taught it.
         picture: What the sample looks like, if you gave the samples.
     """
 
@@ -240,6 +241,7 @@ class Explanation:
     level: float | None = None
     least_level: float | None = None
     confidence: float | None = None
+    probability: float | None = None
     picture: Picture | None = None
 
     @property
@@ -285,12 +287,17 @@ class Explanation:
 
     @property
     def standing(self) -> str:
-        """The level, where IK starts, and the model's probability; nothing without levels."""
+        """The level, where IK starts, how likely the belief is right, and how likely the model says
+        it is; nothing without levels.
+        """
         if self.level is None or self.confidence is None:
             return ""
         start = "" if self.least_level is None else f" (IK from {self.least_level:.2g} on)"
         chance = tell_chance(self.confidence)
-        return f"level {self.level:.2g}{start}, the model's probability {chance}"
+        right = (
+            "" if self.probability is None else f", right with probability {self.probability:.3g}"
+        )
+        return f"level {self.level:.2g}{start}, the model's probability {chance}{right}"
 
     def to_dict(self, training: bool = True) -> dict[str, Any]:
         """What it says as plain values for JSON; training: as for a layer."""
@@ -299,6 +306,7 @@ class Explanation:
             "decides": "" if self.deciding is None else self.deciding.title,
             "level": self.level,
             "least_level": self.least_level,
+            "probability": self.probability,
             "chance": None if self.confidence is None else float(expit(self.confidence)),
             "layers": [layer.to_dict(training) for layer in self.layers],
         }
@@ -408,12 +416,10 @@ def explain_layer(
 
 
 def _layer_row(layer: LayerExplanation) -> tuple[str, ...]:
-    return (
-        text(layer.layer),
-        _exemplars(layer.samples_for, layer.quorum[0]),
-        _exemplars(layer.samples_against, layer.quorum[1]),
-        "<br>".join(map(escape, layer.findings)),
-    )
+    sides = (layer.samples_for, layer.samples_against)
+    drawn = not layer.features  # else they stand side by side below
+    shown = (_exemplars(e, n, drawn=drawn) for e, n in zip(sides, layer.quorum, strict=True))
+    return (text(layer.layer), *shown, "<br>".join(map(escape, layer.findings)))
 
 
 def _feature_table(layer: LayerExplanation) -> str:
@@ -426,12 +432,13 @@ def _feature_table(layer: LayerExplanation) -> str:
     return f'<div style="overflow-x:auto">{table(layer.feature_headings, rows, "8px 0 0")}</div>'
 
 
-def _exemplars(exemplars: Sequence[Exemplar], needed: int) -> str:
-    """Pictures in a row, over the words that a text has; without pictures the words alone."""
-    pictures = [picture_to_html(each.picture) for each in exemplars if each.picture is not None]
-    row = f'<div style="display:flex;flex-wrap:wrap;gap:4px">{"".join(pictures)}</div>'
+def _exemplars(exemplars: Sequence[Exemplar], needed: int, *, drawn: bool) -> str:
+    """Words, a text with its own, under the pictures in a row if they are drawn."""
+    pictures = [e.picture for e in exemplars if drawn and e.picture is not None and not e.text]
+    shown = "".join(map(picture_to_html, pictures))
+    row = f'<div style="display:flex;flex-wrap:wrap;gap:4px">{shown}</div>'
     few = f"of {needed} needed" if 0 < len(exemplars) < needed else ""
-    words = [*(escape(str(each)) for each in exemplars), few]
+    words = [escape(f"{e}: {e.text}" if e.text else str(e)) for e in exemplars] + [few]
     return (row if pictures else "") + ("<br>".join(filter(None, words)) or "no sample")
 
 

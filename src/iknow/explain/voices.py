@@ -98,7 +98,8 @@ def find_voices(one: Assessment) -> tuple[Finding, ...]:
     if least > -np.inf:
         odds = float(one.confidence[0])
         told = tell_apart(odds, least, tell_chance)
-        fact = "the model gives {} a probability of {}; IK needs {} or more"
+        over = "" if one.over_views is None else ", on average over views,"
+        fact = f"the model gives {{}}{over} a probability of {{}}; IK needs {{}} or more"
         level = levels.get((None, CONFIDENCE))
         chances = float(expit(odds)), float(expit(least))
         fact = fact.format(quoted(one), *told)

@@ -93,6 +93,8 @@ def gather_columns(
         columns["level"] = answers.level.astype(np.float32)
         columns["weakest"] = answers.weakest.astype(np.uint16)
         columns["confidence"] = part.confidence.astype(np.float32)
+    if answers.probability is not None:
+        columns["probability"] = answers.probability.astype(np.float32)
     if y_true is not None:
         columns["truth"] = y_true.astype(np.int32)
     facts = []

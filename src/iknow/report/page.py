@@ -19,6 +19,7 @@ from iknow.core.assertion import Assertion
 from iknow.core.text import as_whole, name, percent, shown
 from iknow.errors import InputError
 from iknow.evaluation.comparison import Comparison
+from iknow.evaluation.estimate import estimate
 from iknow.evaluation.metrics import Evaluation, evaluate, read_truth
 from iknow.explain.assessment import Assessment
 from iknow.explain.picture import Renderer
@@ -199,6 +200,13 @@ def summarise(assessment: Assessment, report: Evaluation | None) -> list[str]:
         )
     if report is None:
         sentences.append("The true labels were not given, so nothing is said about accuracy.")
+        if (found := estimate(assessment)) is not None and found.tally.any():
+            low, high = map(percent, found.interval)
+            sentences[-1] = (
+                f"The true labels were not given. The accuracy is estimated at "
+                f"{percent(found.accuracy)}, between {low} and {high}, for samples that come like "
+                f"the validation data; {percent(found.unseen)} are unlike anything seen before."
+            )
     elif counts[Assertion.IK]:
         sentences.append(
             f"Where it knows, it is right in {percent(report.a_ik)} of cases "

@@ -11,6 +11,7 @@ from scipy.stats import binom
 from iknow.errors import InputError
 from iknow.selection.watch import Watch
 from iknow.serve.monitor import AccuracyMonitor, DriftAlarm, Monitors
+from iknow.serve.monitor.gamblers import tell_evidence
 from iknow.serve.monitor.martingale import (
     N_BINS,
     bet,
@@ -352,3 +353,9 @@ def test_restarts_spend_the_rate_once_if_the_state_is_kept(tmp_path, kept):
             monitors.close()
         rang += run_rang
     assert (binom.sf(rang - 1, n, rate) > 1e-3) == kept, rang
+
+
+def test_evidence_beyond_a_million_is_told_as_that():
+    assert [tell_evidence(x) for x in (11_532.0, 200.0, 0.5, 1e6, 1e300, np.inf)] == [
+        "11,500", "200", "0.5", "over 1,000,000", "over 1,000,000", "over 1,000,000",
+    ]  # fmt: skip

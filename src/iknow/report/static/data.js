@@ -17,7 +17,7 @@ export async function bytesOf(id) {
 const OF_LAYERS = ["distances", "codes", "rows", "ranks", "neighbors", "tenth", "rounding", "crossing",
   "stretch", "attack", "nearerRows", "nearerDistances", "features", "shares", "within", "reach", "none", "margin", "robust"];
 const OF_SAMPLES = ["index", "counted", "belief", "truth", "invalid", "uncertified", "doubted", "score",
-  "removals", "removalsExact", "changes", "level", "weakest", "confidence"];
+  "removals", "removalsExact", "changes", "level", "weakest", "confidence", "probability"];
 
 /* { facts, evidence, album }, as algebra.js, table.js and pictures.js expect them. */
 export async function read() {

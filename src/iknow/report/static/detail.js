@@ -99,6 +99,9 @@ function facts(page, i, judged) {
       ...fact("level", short(evidence.level[i], 2),
         least === null ? null : h("span", { class: "soft" }, ` (IK from ${short(least, 2)} on)`)));
   }
+  if (evidence.probability?.[i] >= 0) {  // there is none without an answer
+    list.push(...fact("likely right", percent(evidence.probability[i], 1)));
+  }
   list.push(...fact("margin", short(judged.margin)));
   const radius = page.assessed.radius[i];
   if (radius > 0) list.push(...fact("robust radius", `${short(radius)} of change in the input`));

@@ -8,6 +8,7 @@ import * as Figures from "./figures.js";
 import * as Matrix from "./matrix.js";
 import * as Pictures from "./pictures.js";
 import * as Plot from "./plot.js";
+import * as Reliability from "./reliability.js";
 import { robustRadii } from "./rules.js";
 import * as Settings from "./settings.js";
 import * as Table from "./table.js";
@@ -91,6 +92,7 @@ function build({ facts, evidence, album }) {
   });
   window.addEventListener("resize", () => scatter.update(page));
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recompute);
+  Reliability.show(evidence);
   recompute();
   page.choose(table.first());
   return page;

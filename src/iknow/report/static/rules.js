@@ -188,8 +188,7 @@ export const RULES = {
   RelativeBall: makeRule({
     name: "RelativeBall", parameters: ["radius", "ratio"], fromBelief: true, slack: "",
     words: "The class it says must be near, within ε, and any other class more than the ratio times "
-      + "as far. Something like it must have been seen: ten training samples, of whatever class, "
-      + "within the bound that was chosen, which has no slider.",
+      + "as far.",
     ballOf(layer, setting, i) {
       const own = distanceAt(layer, i, 0);
       if (own > setting.radius || own === Infinity) return FAR;

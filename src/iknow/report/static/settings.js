@@ -206,6 +206,11 @@ export function create(layers, confidence, given, onchange) {
     return layers.flatMap(({ name }, l) => (words[l] ? [`Layer ${name}: ${words[l]}`] : []));
   }
 
+  /* That something like it must have been seen: a bound without a slider. */
+  const seenWords = () => layers.flatMap(({ name }, l) => (current()[l].rule === RULES.RelativeBall
+    && current()[l].seen < Infinity ? [`Layer ${name}: something like it must have been seen, the tenth `
+      + `nearest sample of any class within ${short(current()[l].seen)}.`] : []));
+
   const ruleWords = () => (rule !== "given" ? [RULES[rule].words]
     : [...new Set(layers.map(({ name, given }) => (given.rule.parameters.length
       ? `${given.rule.name}: ${given.rule.words}`
@@ -222,7 +227,7 @@ export function create(layers, confidence, given, onchange) {
   function show() {
     const focused = document.activeElement?.id;
     byId("controls").replaceChildren(ruleChooser(), ...ruleWords().map(hint),
-      ...quorumWords().map(hint), ...sliders(), ...(confidence ? [confidenceSlider()] : []),
+      ...seenWords().map(hint), ...quorumWords().map(hint), ...sliders(), ...(confidence ? [confidenceSlider()] : []),
       ...neighborWords().map(hint));
     if (focused) byId(focused)?.focus();
   }

@@ -32,6 +32,7 @@ const ORDERS = {
   margin_down: ["margin, largest first", (e, a) => (i) => -a.margin[i]],
   level: ["level, smallest first", (e) => (i) => e.level[i]],
   level_down: ["level, largest first", (e) => (i) => -e.level[i]],
+  probability: ["least likely right", (e) => (i) => e.probability[i]],
   index: ["sample number", (e) => (i) => e.index[i]],
   belief: ["what the model says", (e) => (i) => e.belief[i]],
   truth: ["what is true", (e) => (i) => e.truth[i]],
@@ -75,7 +76,8 @@ export function createFilters(facts, evidence, onchange) {
   const hasTruth = facts.trueClasses !== null;
   const shown = Object.entries(ORDERS).filter(([name]) =>
     (hasTruth || name !== "truth") && (facts.knowsRobustness || name !== "radius")
-    && (evidence.level || !name.startsWith("level")));
+    && (evidence.level || !name.startsWith("level"))
+    && (evidence.probability || name !== "probability"));
 
   const search = h("input", { type: "search", id: "filter-index", inputmode: "numeric", size: 7,
     placeholder: "number", autocomplete: "off" });

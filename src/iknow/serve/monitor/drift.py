@@ -46,7 +46,7 @@ from iknow.errors import InputError
 from iknow.explain.assessment import Assessment
 from iknow.selection.record import from_plain, to_plain
 from iknow.selection.watch import Watch
-from iknow.serve.monitor.gamblers import Alarm, Gamblers, as_rate, check_state
+from iknow.serve.monitor.gamblers import Alarm, Gamblers, as_rate, check_state, tell_evidence
 from iknow.serve.monitor.martingale import (
     N_BINS,
     as_evidence,
@@ -147,8 +147,8 @@ class DriftReport:
             ]
         for kind, what in (("class", "classes"), ("layer", "layers")):
             if self.alarmed and (named := self.suspects(kind)):
-                listed = ", ".join(f"{each.name} ({each.highest:.3g})" for each in named[:10])
-                said.append(f"{what} that may have moved, with their evidence: {listed}")
+                told = [f"{each.name} ({tell_evidence(each.highest)})" for each in named[:10]]
+                said.append(f"{what} that may have moved, with their evidence: {', '.join(told)}")
         return [*said, self.note] if self.note else said
 
 

@@ -20,6 +20,11 @@ from iknow.serve.monitor.martingale import N_BETS, as_evidence, play, start
 SIGNED = ("exponents", "now", "highest")
 
 
+def tell_evidence(evidence: float) -> str:
+    """Evidence in words; beyond a million nobody needs to know how much."""
+    return "over 1,000,000" if evidence >= 1e6 else f"{float(f'{evidence:.3g}'):,g}"
+
+
 @dataclass(frozen=True)
 class Alarm:
     """A detector rang.
@@ -41,8 +46,8 @@ class Alarm:
     def __str__(self) -> str:
         where = f" in {self.kind} {self.name}" if self.name else ""
         return (
-            f"drift{where}: at sample {self.sample:,} the evidence is {self.evidence:.3g}, and "
-            f"{self.threshold:.3g} was enough"
+            f"drift{where}: at sample {self.sample:,} the evidence is "
+            f"{tell_evidence(self.evidence)}, and {tell_evidence(self.threshold)} was enough"
         )
 
     def to_dict(self) -> dict[str, Any]:

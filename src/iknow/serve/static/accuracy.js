@@ -2,9 +2,9 @@
 
 import { count, h, svg } from "../../report/static/dom.js";
 
-const percent = (value) => (Number.isFinite(value) ? `${(100 * value).toFixed(1)}%` : "–");
+export const percent = (value) => (Number.isFinite(value) ? `${(100 * value).toFixed(1)}%` : "–");
 
-function interval({ low, high, estimate, certified }) {
+export function interval({ low, high, estimate, certified }) {
   if (!Number.isFinite(low) || !Number.isFinite(high)) return null;
   const least = Math.max(0, Math.min(low, certified ?? low, estimate ?? low) - 0.02);
   const x = (value) => (100 * (value - least)) / (1 - least || 1);

@@ -6,6 +6,7 @@ import * as Accuracy from "./accuracy.js";
 import * as Alarm from "./alarm.js";
 import * as Classes from "./classes.js";
 import { SPANS } from "./columns.js";
+import * as Estimate from "./estimate.js";
 import * as Levels from "./levels.js";
 import * as Shares from "./shares.js";
 import * as Speed from "./speed.js";
@@ -28,12 +29,12 @@ export function make(id) {
   /** @type {ModelStatus | null} */ let latest = null;
   const choose = (span) => { range.chosen = span; if (latest) update(latest); };
   const ofLive = { now: Shares.make(), timeline: Timeline.make(range, choose), unknown: Unknown.make(),
-    speed: Speed.make(range), levels: Levels.make(), classes: Classes.make() };
+    speed: Speed.make(range), levels: Levels.make(), estimate: Estimate.make(), classes: Classes.make() };
   const ofModel = { alarm: Alarm.make(), accuracy: Accuracy.make(), about: About.make() };
   const element = h("div", { class: "panel" },
     h("div", { class: "column wide" }, ofLive.now.element, ofLive.timeline.element, ofLive.unknown.element),
-    h("div", { class: "column" }, ofModel.alarm.element, ofModel.accuracy.element, ofLive.speed.element,
-      ofLive.levels.element, ofLive.classes.element),
+    h("div", { class: "column" }, ofModel.alarm.element, ofModel.accuracy.element, ofLive.estimate.element,
+      ofLive.speed.element, ofLive.levels.element, ofLive.classes.element),
     ofModel.about.element);
   /** @param {ModelStatus} status */
   function update(status) {
