@@ -145,7 +145,7 @@ def test_what_is_new_is_named(of_people):
     for said in ("Martian", "a category never seen in training", "work"):
         assert said in words
     (layer,) = martian.layers
-    assert layer.features[0].marked == (True,) * 4
+    assert all(layer.features[0].marked)
     assert [each.unseen for each in layer.features[1:]] == [""] * (len(layer.features) - 1)
 
 

@@ -16,7 +16,7 @@ from iknow.models import as_model
 from iknow.models.export.graph import Builder
 from iknow.models.export.trees import Tree, find_leaves
 from iknow.models.onnx.file import read_file
-from iknow.models.onnx.model import Session
+from iknow.models.onnx.session import Session
 from tests.models.export.comparing import assert_same, export, on_thresholds, quick, run
 
 pd = pytest.importorskip("pandas")

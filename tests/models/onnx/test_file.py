@@ -15,7 +15,7 @@ from onnx.external_data_helper import set_external_data
 from iknow.errors import IknowError, InputError
 from iknow.models import OnnxModel
 from iknow.models.onnx.file import UNSAFE, read_file
-from iknow.models.onnx.model import CPU, Session
+from iknow.models.onnx.session import CPU, Session
 from tests.models.onnx.graphs import hidden_weights, mlp, observe, parsed
 
 X = np.random.default_rng(1).normal(size=(6, 4))

@@ -61,8 +61,8 @@ def test_labels_and_scores_are_those_of_scikit_learn(kind, y, zipmap):
         close = np.isclose(found.scores, estimator.predict_proba(X), atol=1e-4)
         assert close.all(axis=1).mean() > 0.98
     features = FEATURES.get(kind)
-    assert level_layers(model, None) == (("input", features) if features else ("input",))
-    assert paper_layers(model, None) == (features or "input", "output")
+    assert level_layers(model, X) == (("input", features) if features else ("input",))
+    assert paper_layers(model, X) == (features or "input", "output")
 
 
 def test_labels_that_are_codes_may_be_named():
@@ -210,7 +210,7 @@ def test_products_of_two_tensors_are_no_features():
         W=np.ones((4, 3), dtype=np.int8),
         scale=np.array(0.5, dtype=np.float32),
     )
-    assert level_layers(OnnxModel(attention), None) == ("input", "pooled")
+    assert level_layers(OnnxModel(attention), np.ones((5, 2, 4))) == ("input", "pooled")
 
 
 def test_a_tensor_called_output_is_not_taken_for_the_scores():
@@ -220,7 +220,7 @@ def test_a_tensor_called_output_is_not_taken_for_the_scores():
         W=WEIGHTS["W"],
     )
     model = OnnxModel(graph)
-    assert paper_layers(model, None) == ("output", "y")
+    assert paper_layers(model, X) == ("output", "y")
     found = model.observe(X[:5], ["output", "y"]).activations
     np.testing.assert_array_equal(found["output"], np.maximum(X[:5], 0))
     assert found["y"].shape == (5, 3)

@@ -37,13 +37,13 @@ def test_a_residual_network_is_read_before_its_last_layer(tmp_path, axes):
     path = export(module, images, tmp_path / "net.onnx", input_names=["x"], **axes)
     images = torch.cat([images, torch.randn(2, 3, 6, 6)])
     model = OnnxModel(path)
-    layers = level_layers(model, None)
+    layers = level_layers(model, model.prepare(images))
     found = model.observe(model.prepare(images), layers)
     wanted = TorchModel(module).observe(images, ("output",))
     np.testing.assert_allclose(found.scores, wanted.scores, rtol=1e-4, atol=1e-6)
     assert layers[0] == "input"
     # What enters the last layer, from which it makes the scores.
-    inside = torch.from_numpy(found.activations[layers[1]])
+    inside = torch.from_numpy(found.activations[layers[-1]])
     assert inside.shape == (7, 8)
     np.testing.assert_allclose(module.fc(inside).detach(), wanted.scores, rtol=1e-4, atol=1e-6)
 
@@ -63,7 +63,8 @@ def test_padding_does_not_change_what_a_transformer_says(tmp_path):
         dynamic_axes=dict.fromkeys(names, tokens) | {"logits": {0: "n"}},
     )  # fmt: skip
     model = OnnxModel(path, pool="mean")
-    (pooled,) = level_layers(model, None)
+    given = model.prepare({"input_ids": ids, "attention_mask": mask})
+    *_, pooled = level_layers(model, given)
     (tokens_made,) = [name for name in model.tensors if "layer.1/output/LayerNorm/Layer" in name]
     said = []
     for more in (0, 4):

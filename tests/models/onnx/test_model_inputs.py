@@ -136,7 +136,7 @@ def test_a_pipeline_of_text_takes_text():
     found = observe(graph, texts)
     np.testing.assert_allclose(found.scores, estimator.predict_proba(texts), atol=1e-5)
     model = OnnxModel(graph)
-    (layer,) = level_layers(model, None)
+    (layer,) = level_layers(model, model.prepare(texts))
     inside = model.observe(model.prepare(np.array(texts)), [layer]).activations[layer]
     np.testing.assert_allclose(inside, estimator[0].transform(texts).toarray(), atol=1e-5)
     with pytest.raises(InputError, match="'input' needs a single input of numbers"):

@@ -43,7 +43,7 @@ from iknow.models.export.graph import LABELS, OPSETS, TEXT, Builder, Tensor
 from iknow.models.inputs import is_missing, is_number, is_sparse, own_copy, take_rows
 from iknow.models.model import is_refusal
 from iknow.models.onnx.file import read_file
-from iknow.models.onnx.model import Session
+from iknow.models.onnx.session import Session
 from iknow.models.sklearn import TABLE, SklearnModel, code_of
 
 TRANSFORMERS = {

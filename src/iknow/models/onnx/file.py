@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, NamedTuple
 
@@ -41,10 +41,12 @@ from iknow.core.text import shown
 from iknow.errors import ExportError, IknowError, InputError
 from iknow.locking import cached_property
 from iknow.models.network import SINGLE, USUAL_NAME
+from iknow.models.stages import Step, some_stages, stages_by_blocks, stages_by_resolution
 
 # Compiled contexts of accelerators are files; the others run what they name, in some builds.
 UNSAFE = {"EPContext", "Snpe", "PyOp", "PythonOp", "PythonOpGrad", "ATen", "TritonOp"}
 IN_PLACE_OF_A_FILE = "_MEM_ADDR_"  # onnxruntime takes it for an address in memory
+SHAPE = "shape of "
 LABEL_ATTRIBUTES = ("classlabels_strings", "classlabels_int64s", "classlabels_ints")
 MOST_LABELS = 1_000_000
 TEXT = "text"
@@ -52,6 +54,7 @@ PRODUCTS = {"MatMul", "Gemm", "MatMulInteger", "QLinearMatMul", "QGemm", "FusedM
             "MatMulNBits", "DynamicQuantizeMatMul", "MatMulIntegerToFloat"}  # fmt: skip
 CLASSICAL = {"LinearClassifier", "SVMClassifier", "TreeEnsembleClassifier", "TreeEnsembleRegressor",
              "TreeEnsemble", "LinearRegressor", "SVMRegressor"}  # fmt: skip
+SIZES = {"Shape", "Size"}  # what they return says nothing of a sample
 PASSING = {"Identity", "Cast", "Dropout"}
 RESHAPING = PASSING | {"Reshape", "Squeeze", "Unsqueeze", "Flatten"}
 CHANNELS_SECOND = {"Conv", "ConvTranspose", "ConvInteger", "QLinearConv", "MaxPool", "AveragePool",
@@ -118,6 +121,19 @@ class File:
         addition = ModelProto(graph=onnx.GraphProto(output=more)).SerializeToString()
         return self.content + addition if more else self.content
 
+    def with_shapes(self, tensors: Sequence[str]) -> File:
+        """The model with the shapes of these tensors as its outputs, by their names."""
+        outputs = [f"{SHAPE}{name}" for name in tensors]
+        nodes = [
+            onnx.NodeProto(op_type="Shape", input=[tensor], output=[output])
+            for tensor, output in zip(tensors, outputs, strict=True)
+        ]
+        infos = [onnx.ValueInfoProto(name=name) for name in outputs]
+        addition = ModelProto(graph=onnx.GraphProto(node=nodes, output=infos))
+        content = self.content + addition.SerializeToString()
+        declared = tuple(Declared(name, "int64", None) for name in outputs)
+        return replace(self, content=content, outputs=declared)
+
     def with_weights(self) -> bytes:
         """The model with all its weights inside; the same bytes if they are."""
         if self.folder is None:
@@ -183,6 +199,23 @@ class File:
         """
         node = self.makers.get(self.before(tensor, ELEMENTWISE))
         return node is not None and node.op in CHANNELS_SECOND
+
+    def find_stages(self, shapes: Mapping[str, tuple[int, ...]], scores: str) -> list[str]:
+        """The tensors that end the middle stages; shapes: of one sample in each tensor."""
+        steps = [
+            Step(node.op, node.inputs, node.outputs, node.op in PRODUCTS or node.op == "Conv")
+            for node in self.nodes
+            if node.op not in SIZES
+        ]
+        tokens, places = dict[str, tuple[int, int]](), dict[str, tuple[int, ...]]()
+        for name, shape in shapes.items():
+            if name in self.makers and (set(shape[1:]) == {1} or self.has_channels(name)):
+                places[name] = shape[1:]
+            elif name in self.makers and len(shape) == 2:
+                tokens[name] = shape
+        pictures = {name: size for name, size in places.items() if len(size) > 1}
+        blocks = stages_by_blocks(steps, tokens, scores)
+        return some_stages(blocks or stages_by_resolution(pictures or places))
 
     def find_roles(self, option: Any) -> tuple[str | None, str | None, Classes]:
         """Return the tensor of the scores, None if a function of all outputs gives them; the output

@@ -12,37 +12,17 @@ The graph in a bundle is either one of our own (`iknow.models.export`), whose ou
 scores, the layers and, where the highest score is not the model's own answer, the belief. Or it is
 the user's ONNX file as it was, and the bundle says how to read it. Anybody may have written it:
 weights in other files are refused, and nothing is written to disk.
-
-**Sessions.** Only outputs can be read, so a layer becomes one, in a copy of the graph. We turn
-onnxruntime's optimizations off: they fuse nodes between outputs, and the same tensor would differ
-in its last places with the other layers that are read. That takes up to 1.5 times as long. The
-model of a bundle is read with the same layers always, and is optimized.
-
-A session may run in many threads at once. It has threads of its own, which a forked child does not
-inherit: a child makes a new session, and never ends the old one, as that would wait for them.
-
-A graph may be made for batches of one size: the last batch then repeats its last sample, and the
-result is cut. A graph with dynamic quantization rounds by the largest number in the whole batch:
-the other samples would decide how a sample is rounded, so it gets one sample at a time. Any other
-graph gets at most `AT_ONCE` samples, as what is inside may be far larger than its inputs: magika
-turns 2,048 bytes into 526,336 numbers. On the CPU larger batches are hardly faster.
 """
 
 from __future__ import annotations
 
-import os
-import weakref
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from itertools import chain
+from functools import partial
 from typing import Any
 
-# On import, onnxruntime would write an id of this machine into the user's cache, and report to its
-# maker. To allow that, set the variable to 0.
-os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
-
 import numpy as np
-import onnxruntime
 from numpy.typing import NDArray
 
 from iknow.core.arrays import Ints, Labels
@@ -50,11 +30,9 @@ from iknow.core.codes import NO_BELIEF, UNKNOWN, positions_of
 from iknow.core.robustness import Sensitivity
 from iknow.core.text import name as shown_name
 from iknow.core.text import names, shown
-from iknow.errors import ExportError, InputError, LayerError, RefusedError
-from iknow.locking import Lock, unforked
+from iknow.errors import ExportError, IknowError, InputError, LayerError, RefusedError
 from iknow.models.export import BELIEF, LAYER, SCORES
 from iknow.models.inputs import (
-    LARGEST_BATCH,
     NUMERIC_KINDS,
     Fields,
     Sizes,
@@ -72,19 +50,30 @@ from iknow.models.model import (
     find_belief,
     mark_invalid,
 )
-from iknow.models.network import INPUT, OUTPUT, Network, Pass, Read
-from iknow.models.onnx.file import TEXT, Declared, File, listed, read_bytes, read_file
+from iknow.models.network import (
+    INPUT,
+    MASK,
+    MOMENTS,
+    OUTPUT,
+    Network,
+    Pass,
+    Read,
+    find_moments,
+    without_moments,
+)
+from iknow.models.onnx.file import PRODUCTS, TEXT, Declared, listed, read_bytes, read_file
+from iknow.models.onnx.session import Session
 
-CPU, CUDA, APPLE = "CPUExecutionProvider", "CUDAExecutionProvider", "CoreMLExecutionProvider"
-SILENT = 4  # what goes wrong is in the exceptions
-# The folder of a model without one: what slipped through the checks of the file reads no file.
-NOTHING_IN_IT = os.devnull
-AT_ONCE, AT_ONCE_ELSEWHERE = 64, 256  # samples; elsewhere is on a GPU
-SCALES_BY_BATCH = {"DynamicQuantizeLinear", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM"}
 Batch = NDArray[Any] | Fields
 
 TAKES_MISSING = {"TreeEnsembleClassifier", "TreeEnsembleRegressor", "TreeEnsemble", "Imputer",
                  "IsNaN"}  # fmt: skip
+
+
+class Places(dict[str, str]):
+    """The tensors of layers, by name. pooled: those of which only the moments are read."""
+
+    pooled: frozenset[str] = frozenset()
 
 
 class OnnxModel(Network):
@@ -122,7 +111,8 @@ class OnnxModel(Network):
         self._file = read_file(model)
         self._name = self._file.name
         places = self._locate(only or ())
-        self.pooling.check_names((INPUT, OUTPUT, *self.tensors), self._name)
+        moments = (f"{name}{MOMENTS}" for name in self.tensors)
+        self.pooling.check_names((INPUT, OUTPUT, *self.tensors, *moments), self._name)
         self._scores, self._label, self._labels = self._file.find_roles(self.scores)
         reads = None if only is None else [*places.values(), self._scores or ""]
         self._session = Session(self._file, device, reads)
@@ -173,8 +163,8 @@ class OnnxModel(Network):
         return as_fields(arrays) if several else arrays[self.inputs[0]]
 
     def layers(self, batch: Any) -> tuple[Layer, ...]:
-        """Describe the input if it is one array of floats, what enters the last product with
-        weights, and the scores; no `batch` is run.
+        """Describe the input if it is one array of floats, the ends of the middle stages, what
+        enters the last product with weights, and the scores.
         """
         scores, given = self._scores, self._file.input_layer
         raw = given.name if given is not None and given.is_float else None
@@ -182,7 +172,31 @@ class OnnxModel(Network):
         hidden = [] if inside in (None, raw) else [Layer(str(inside), "hidden")]
         # Another tensor may be called "output".
         last = scores if scores is not None and OUTPUT in self.tensors else OUTPUT
-        return (*([Layer(INPUT, "input")] if raw else []), *hidden, Layer(last, "output"))
+        stages = [] if scores is None else self._file.find_stages(self._shapes(batch), scores)
+        middle = [Layer(name + MOMENTS, "middle") for name in stages if name != inside]
+        first = [Layer(INPUT, "input")] if raw else []
+        return (*first, *middle, *hidden, Layer(last, "output"))
+
+    def _shapes(self, batch: Any) -> dict[str, tuple[int, ...]]:
+        """The shape of a sample in each tensor that has several vectors for it; {} if unknown.
+
+        The graph runs on a few samples, and gives the shapes alone: all tensors at once are large.
+        """
+        if self._file.ops.isdisjoint({"Conv", *PRODUCTS}):
+            return {}
+        size = next((each.shape[0] for each in self._file.inputs if each.shape), None)
+        arrays = batch.arrays if isinstance(batch, Fields) else {self.inputs[0]: batch}
+        trial, kept = self._file.with_shapes(self.tensors), list[set[Any]]()
+        with suppress(IknowError):  # of tensors that are sequences, say; others say what is wrong
+            session = Session(trial, self._session.device)
+            for n in (size,) if size else (2, 3):  # in both runs the rest of a shape is the same
+                rows = np.arange(n) % len(batch)
+                feeds = {each.name: _cast(arrays[each.name][rows], each) for each in trial.inputs}
+                found = session.run([each.name for each in trial.outputs], feeds)
+                shapes = zip(self.tensors, (tuple(each.tolist()) for each in found), strict=True)
+                kept.append({(name, each[1:]) for name, each in shapes if each[:1] == (n,)})
+        known = dict(set.intersection(*kept)) if kept else {}
+        return {name: known[name] for name in self.tensors if len(known.get(name, ())) > 1}
 
     def observe(self, batch: Any, layers: Sequence[str]) -> Observation:
         found = super().observe(batch, layers)
@@ -215,9 +229,12 @@ class OnnxModel(Network):
         where = list(self.scores) if isinstance(self.scores, tuple) else self.scores
         return {"scores": where, "layers": ways}
 
-    def _locate(self, layers: Iterable[str]) -> dict[str, str]:
+    def _locate(self, layers: Iterable[str]) -> Places:
         """The tensors that are layers; `OUTPUT` itself for the scores."""
-        places = {layer: layer for layer in layers}
+        asked = list(layers)
+        plain = [without_moments(layer, self.tensors) for layer in asked]
+        places = Places(zip(plain, plain, strict=True))
+        places.pooled = frozenset(plain).difference(asked)
         check_layers(places, dict.fromkeys((INPUT, *self.tensors, OUTPUT)), self._name)
         if INPUT in places and INPUT not in self.tensors:
             if self._file.input_layer is None:
@@ -232,14 +249,21 @@ class OnnxModel(Network):
         declared = self._file.inputs[self.inputs.index(name) if name else 0]
         return _cast(values, declared) if declared.is_float else values
 
-    def _run(self, batch: Batch, layers: Sequence[str], places: Mapping[str, str]) -> Pass:
+    def _run(self, batch: Batch, layers: Sequence[str], places: Places) -> Pass:
         outputs = [] if self._scores else [each.name for each in self._file.outputs]
         inside = [places[each] for each in layers if places[each] in self._file.makers]
         needed = [*inside, *filter(None, (self._scores, self._label))]
         tensors, optional = [*dict.fromkeys([*needed, *outputs])], set(outputs) - set(needed)
         arrays = batch.arrays if isinstance(batch, Fields) else {self.inputs[0]: batch}
         feeds = {each.name: _cast(arrays[each.name], each) for each in self._file.inputs}
-        found: dict[Any, Any] = self._session.run_all(tensors, feeds, len(batch), optional) | feeds
+        channels = {name: self._file.has_channels(name) for name in places.pooled}
+        pool = {  # now, before many of them fill the memory; tokens that a mask may hide later
+            name: partial(find_moments, features_last=not first)
+            for name, first in channels.items()
+            if first or MASK not in arrays
+        }
+        ran = self._session.run_all(tensors, feeds, len(batch), optional, pool)
+        found: dict[Any, Any] = ran | feeds
         scores: Any = found.get(self._scores)
         if callable(self.scores):
             given = {each: found[each] for each in outputs if each in found}
@@ -362,12 +386,12 @@ class PortableModel(OnnxModel):
     def reading(self, layers: Sequence[str]) -> Mapping[str, Any] | None:
         return self._reading
 
-    def _locate(self, layers: Iterable[str]) -> dict[str, str]:
+    def _locate(self, layers: Iterable[str]) -> Places:
         wanted = list(layers)
         check_layers(wanted, self.layer_names, self._name)
         if self._reading is not None:
             return super()._locate(wanted)
-        return {layer: f"{LAYER}{layer}" for layer in wanted}
+        return Places({layer: f"{LAYER}{layer}" for layer in wanted})
 
 
 def to_onnx(model: OnnxModel, layers: Sequence[str], inputs: Any) -> bytes:
@@ -402,144 +426,3 @@ def _cast(values: NDArray[Any], declared: Declared) -> NDArray[Any]:
             f"{type(strange[0]).__name__}"
         )
     return cast
-
-
-class Session:
-    """The tensors of a model, computed on a device: "cpu", "cuda", "cuda:1", "mps", or None for
-    the CPU; only: as in `OnnxModel`. Copies and pickles make a new session.
-    """
-
-    def __init__(
-        self, file: File, device: str | None = None, only: Collection[str] | None = None
-    ) -> None:
-        self.file, self.device, self.only = file, device, only
-        self._provider = find_provider(device)
-        self._lock = Lock()
-        inside = [each for each in only or () if each in file.makers]
-        self._reads = {*inside, *(output.name for output in file.outputs)}
-        self._session: Any = None
-        _all.add(self)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Session, (self.file, self.device, self.only)
-
-    def run_all(
-        self, tensors: Sequence[str], feeds: Mapping[str, Any], n: int, optional: Collection[str]
-    ) -> dict[str, Any]:
-        """Tensors by name for n samples; optional ones without a row per sample are left out."""
-        parts: dict[str, list[Any]] = {name: [] for name in tensors}
-        for rows, n_new in self._batches(n):
-            found = self.run(tensors, {name: values[rows] for name, values in feeds.items()})
-            for name, values in zip(tensors, found, strict=True):
-                has_rows = isinstance(values, list) or np.ndim(values) > 0
-                got = f"{len(values)} rows" if has_rows else "no axes"
-                if got == f"{len(rows)} rows":
-                    parts[name].append(values[:n_new])
-                elif name not in optional:
-                    raise LayerError(
-                        f"{shown(name)} of {self.file.name} has {got} for {len(rows)} samples, and "
-                        "must have one row for each: choose another tensor"
-                    )
-        return {
-            name: [*chain(*each)] if isinstance(each[0], list) else np.concatenate(each)
-            for name, each in parts.items()
-            if each
-        }
-
-    def run(self, tensors: Sequence[str], feeds: Mapping[str, Any]) -> list[Any]:
-        """Return these tensors, as arrays, for inputs by name."""
-        with self._lock.held():
-            if self._session is None or not self._reads.issuperset(tensors):
-                self._reads.update(tensors)  # all that were read before stay outputs
-                with unforked():
-                    self._session = self._make(sorted(self._reads))
-            session = self._session
-        try:
-            found: list[Any] = session.run(list(tensors), dict(feeds))
-        except Exception as error:  # onnxruntime's errors have no common base
-            given = ", ".join(f"{k!r} {v.dtype} {v.shape}" for k, v in feeds.items())
-            raise RefusedError(
-                f"{self.file.name} failed on {given}; it takes {listed(self.file.inputs)}: "
-                f"{shown_name(error, 500)}"
-            ) from error
-        return found
-
-    def _batches(self, n: int) -> Iterator[tuple[Ints, int]]:
-        """The rows of each batch, and how many of them are new."""
-        inputs = self.file.inputs
-        fixed = {each.shape[0] for each in inputs if each.shape} - {None}
-        size = next(iter(fixed), None)
-        if len(fixed) > 1 or (size is not None and size > LARGEST_BATCH):
-            raise InputError(
-                f"{self.file.name} must take any number of samples along the first axis of all "
-                f"inputs, or one up to {LARGEST_BATCH:,}; it takes {listed(inputs)}: export it "
-                "with a batch size that may vary"
-            )
-        step = size or (AT_ONCE if self.device in (None, "cpu") else AT_ONCE_ELSEWHERE)
-        if not SCALES_BY_BATCH.isdisjoint(self.file.ops):
-            step = 1
-        for start in range(0, n, step):
-            end = min(start + step, n)
-            yield np.minimum(np.arange(start, start + (size or end - start)), end - 1), end - start
-
-    def _make(self, tensors: Sequence[str]) -> Any:
-        options = onnxruntime.SessionOptions()
-        if self.only is None:
-            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        options.use_deterministic_compute = True
-        options.log_severity_level = SILENT
-        settings = {
-            # Its threads would go on spinning on the cores that the search needs next.
-            "intra_op.allow_spinning": "0",
-            "model_external_initializers_file_folder_path": self.file.folder or NOTHING_IN_IT,
-            "load_model_format": "ONNX",  # what we checked; bytes may look like its own format too
-        }
-        for name, value in settings.items():
-            options.add_session_config_entry(f"session.{name}", value)
-        providers = [*dict([self._provider, (CPU, {})]).items()]  # the CPU has what a device lacks
-        try:  # without its fallback, which prints, and tries again
-            content = self.file.with_outputs(tensors)
-            made = onnxruntime.InferenceSession(content, options, providers, enable_fallback=0)
-        except Exception as error:  # onnxruntime's errors have no common base
-            raise InputError(
-                f"onnxruntime {onnxruntime.__version__} cannot load {self.file.name}: "
-                f"{shown_name(error, 800)}. If it was exported for a newer version, upgrade "
-                "onnxruntime, or export it with a lower opset_version"
-            ) from error
-        if self._provider[0] not in made.get_providers():
-            raise InputError(
-                f"onnxruntime could not start {self._provider[0]} for device={self.device!r}: "
-                "its libraries are missing, or there is no such device"
-            )
-        return made
-
-
-def find_provider(device: str | None) -> tuple[str, dict[str, str]]:
-    """Where onnxruntime runs for a device, with its options."""
-    kind, _, number = ("cpu" if device is None else str(device)).partition(":")
-    known = {"cpu": CPU, "cuda": CUDA, "mps": APPLE}
-    if kind not in known or (number and not (kind == "cuda" and number.isdecimal())):
-        raise InputError(f"device must be 'cpu', 'cuda', 'cuda:1' or 'mps'; got {shown(device)}")
-    available = onnxruntime.get_available_providers()
-    if known[kind] not in available:
-        raise InputError(
-            f"device={device!r} needs {known[kind]}, and this onnxruntime has {names(available)}: "
-            "install another build, such as onnxruntime-gpu, or run the model on the CPU by "
-            "passing iknow.models.OnnxModel(path) as the model"
-        )
-    # On the CPU and on a GPU a number must be the same to the last few places.
-    return known[kind], {"device_id": number or "0", "use_tf32": "0"} if kind == "cuda" else {}
-
-
-_all: weakref.WeakSet[Session] = weakref.WeakSet()
-_left_behind: list[Any] = []
-
-
-def _after_fork_in_child() -> None:
-    for each in list(_all):
-        _left_behind.append(each._session)
-        each._session = None
-
-
-if hasattr(os, "register_at_fork"):  # Windows does not fork
-    os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -36,7 +36,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, is_dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
@@ -52,13 +51,13 @@ from iknow.models.network import (
     outputs_of,
     without_moments,
 )
+from iknow.models.stages import some_stages, stages_by_resolution
 
 CHANNELS_FIRST = (nn.modules.conv._ConvNd, nn.modules.batchnorm._NormBase, nn.GroupNorm)
 FEATURES_LAST = (nn.Linear, nn.LayerNorm, nn.Embedding, nn.EmbeddingBag, nn.RNNBase)
 WIDTHS = ("out_channels", "num_features", "num_channels", "out_features", "embedding_dim")
 ROWS_TO_MARK = 4
 ROWS_TO_COMPARE = 32
-MOST_STAGES = 3
 COMPILED = "_compiled_call_impl"
 _turn = threading.Condition(threading.RLock())
 _passes: list[_Pass] = []
@@ -291,17 +290,14 @@ class Trial:
             outermost = max(alike, key=lambda each: len(list(self.watched[each[0]].modules())))
             stages = outermost[:-1]
         else:
-            ends: dict[Any, str] = {}  # the outermost part that returns a resolution comes last
+            sizes: dict[str, tuple[int, ...]] = {}  # the outermost part that returns one comes last
             if not any(isinstance(part, CHANNELS_FIRST) for part in self._leaves.values()):
                 return []  # such as a single block over tokens
             for name in pictures or shapes:
                 c, *size = shapes[name]
-                ends[(c, size[0]) if size[:1] == [c] else tuple(size)] = name
-            stages = list(ends.values())[:-1]
-        if len(stages) <= MOST_STAGES:
-            return stages
-        places = np.linspace(0, len(stages) - 1, MOST_STAGES).round().astype(int)
-        return [stages[place] for place in places.tolist()]
+                sizes[name] = (c, size[0]) if size[:1] == [c] else tuple(size)
+            stages = stages_by_resolution(sizes)
+        return some_stages(stages)
 
     def _find_head(self, weighted: dict[str, None], scores: Any) -> str:
         if isinstance(scores, Tensor):
