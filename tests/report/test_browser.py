@@ -230,14 +230,14 @@ def test_the_reason_is_told_in_words_that_name_the_facts(assessed, open_page):
     }
     for reason, (i, words) in found.items():
         assert words.startswith(f"The model says “{assessment.belief[i]}”.")
-        assert words.endswith(f"so: {verdicts[Assertion(assessment.assertion[i])]}")
+        assert words.endswith(f". So: {verdicts[Assertion(assessment.assertion[i])]}")
         if reason not in (Reason.INVALID, Reason.UNCERTIFIED, Reason.DOUBT):
             assert "0.5" in words
             assert "#" in words
     i, words = found[Reason.OVERLAP]
     layers = assessment.explain(i).layers
     mixed = next(layer for layer in layers if len(layer.support) > 1)
-    assert f"#{mixed.samples_against[0].row} of “{mixed.samples_against[0].label}”" in words
+    assert f"of “{mixed.samples_against[0].label}” (#{mixed.samples_against[0].row})" in words
     assert f"at {mixed.samples_against[0].distance:.4g}" in words
 
 

@@ -416,12 +416,10 @@ def explain_layer(
 
 
 def _layer_row(layer: LayerExplanation) -> tuple[str, ...]:
-    return (
-        text(layer.layer),
-        _exemplars(layer.samples_for, layer.quorum[0]),
-        _exemplars(layer.samples_against, layer.quorum[1]),
-        "<br>".join(map(escape, layer.findings)),
-    )
+    sides = (layer.samples_for, layer.samples_against)
+    drawn = not layer.features  # else they stand side by side below
+    shown = (_exemplars(e, n, drawn=drawn) for e, n in zip(sides, layer.quorum, strict=True))
+    return (text(layer.layer), *shown, "<br>".join(map(escape, layer.findings)))
 
 
 def _feature_table(layer: LayerExplanation) -> str:
@@ -434,12 +432,13 @@ def _feature_table(layer: LayerExplanation) -> str:
     return f'<div style="overflow-x:auto">{table(layer.feature_headings, rows, "8px 0 0")}</div>'
 
 
-def _exemplars(exemplars: Sequence[Exemplar], needed: int) -> str:
-    """Pictures in a row, over the words that a text has; without pictures the words alone."""
-    pictures = [picture_to_html(each.picture) for each in exemplars if each.picture is not None]
-    row = f'<div style="display:flex;flex-wrap:wrap;gap:4px">{"".join(pictures)}</div>'
+def _exemplars(exemplars: Sequence[Exemplar], needed: int, *, drawn: bool) -> str:
+    """Words, a text with its own, under the pictures in a row if they are drawn."""
+    pictures = [e.picture for e in exemplars if drawn and e.picture is not None and not e.text]
+    shown = "".join(map(picture_to_html, pictures))
+    row = f'<div style="display:flex;flex-wrap:wrap;gap:4px">{shown}</div>'
     few = f"of {needed} needed" if 0 < len(exemplars) < needed else ""
-    words = [*(escape(str(each)) for each in exemplars), few]
+    words = [escape(f"{e}: {e.text}" if e.text else str(e)) for e in exemplars] + [few]
     return (row if pictures else "") + ("<br>".join(filter(None, words)) or "no sample")
 
 

@@ -27,9 +27,8 @@ export function look(facts, layer, setting, i) {
   const rivals = others.filter((other) => other.within);
   // Of classes with reaches of their own the one that matters may not be the nearest.
   const against = rivals[0] ?? others[0] ?? null;
-  const nearest = candidates.reduce((a, b) => (b.distance < a.distance ? b : a));
   return {
-    layer, setting, own, rivals, against, nearest,
+    layer, setting, own, rivals, against,
     empty: !own.within && rivals.length === 0,
     alone: own.within && rivals.length === 0,
     none: setting.rule.ballOf(layer, setting, i).none === true,
@@ -39,88 +38,32 @@ export function look(facts, layer, setting, i) {
 
 export const name = (candidate) => `“${candidate.label}”`;
 export const exists = (candidate) => candidate !== null && Number.isFinite(candidate.distance);
-/* What counts for a class: "#17 of “5”", or "3 samples of “5” up to #17". */
-const group = ({ needed, row, ...candidate }) => (needed === 1 ? `#${row} of ${name(candidate)}`
-  : `${needed} samples of ${name(candidate)} up to #${row}`);
-const are = ({ needed }) => (needed === 1 ? "is" : "are");
-/* The sample that decides about a class. */
-const deciding = ({ needed, row, ...candidate }) => (needed === 1 ? `#${row} of ${name(candidate)}`
-  : `the ${rankWords(needed)} of ${name(candidate)}, #${row}`);
 export const list = (words) => (words.length < 2 ? words.join("")
   : `${words.slice(0, -1).join(", ")} and ${words[words.length - 1]}`);
 
 const few = ({ needed }) => (needed === 1 ? "there is no training sample"
   : `there are fewer than ${needed} training samples`);
-function ownFact({ own }) {
-  if (!exists(own)) return `${few(own)} of ${name(own)}`;
-  return `the ${rankWords(own.needed)} training sample of ${name(own)} (#${own.row}) is at `
-    + `${short(own.distance)}`;
+
+/* Where rules have no voices: what is within reach, in the layers that decide. */
+const LEADS = ["Only that class has enough training samples within reach",
+  "Several classes have enough training samples within reach",
+  "The layers find enough training samples within reach, but not of the same class",
+  "A layer has too few training samples within reach",
+  "Other classes have enough training samples within reach, and that class has not"];
+const CONCERNED = { [Algebra.OVERLAP]: (look) => look.rivals.length + Number(look.own.within) > 1,
+  [Algebra.EXTRAPOLATION]: (look) => look.empty };
+
+function fact(candidate) {
+  const { needed, row, distance, reach, within } = candidate;
+  if (!exists(candidate)) return `${few(candidate)} of ${name(candidate)}`;
+  const where = `${within ? "within" : "beyond"} the reach of ${short(reach)}`;
+  return `the ${rankWords(needed)} training sample of ${name(candidate)} (#${row}) is at `
+    + `${short(distance)}, ${Number.isFinite(reach) ? where : "out of reach"}`;
 }
 
-const limit = (candidate) => `the reach of ${short(candidate.reach)}`;
-/* What others must be within: the same again, or a reach of their own where classes differ. */
-const again = ({ own }, candidate) => (candidate.reach === own.reach ? "it"
-  : `the reach of its class, ${short(candidate.reach)}`);
-
-function known(looks) {
-  const tight = looks.reduce((a, b) => (b.margin < a.margin ? b : a));
-  const others = exists(tight.against)
-    ? `; ${tight.against.needed === 1 ? "the nearest of another class, " : "of another class, "}`
-      + `${deciding(tight.against)}, is at ${short(tight.against.distance)}, beyond `
-      + `${again(tight, tight.against)}` : "";
-  const every = looks.length > 1
-    ? `The same holds in ${looks.length === 2 ? "the other layer" : "all layers"}. ` : "";
-  return `In layer ${tight.layer.name} ${ownFact(tight)}, within ${limit(tight.own)}${others}. `
-    + `${every}Only ${name(tight.own)} is supported, so: I know.`;
-}
-
-function overlap(looks) {
-  const mixed = looks.find((l) => l.own.within && l.rivals.length)
-    ?? looks.find((l) => l.rivals.length > 1);
-  const rivals = mixed.rivals.slice(0, 2);
-  if (mixed.own.within) {
-    const [rival] = rivals;
-    const its = again(mixed, rival), at = short(rival.distance);
-    const but = its === "it" ? `But so ${are(rival)} ${group(rival)}, at ${at}`
-      : `But ${group(rival)}, at ${at}, ${are(rival)} within ${its}`;
-    return `In layer ${mixed.layer.name} ${ownFact(mixed)}, within ${limit(mixed.own)}. ${but}. `
-      + "Both classes are supported, so: I may know.";
-  }
-  const support = looks.find((l) => l.own.within);
-  return `Layer ${support.layer.name} supports ${name(mixed.own)}, but in layer `
-    + `${mixed.layer.name} it is other classes that are within ${limit(mixed.own)}: `
-    + `${list(rivals.map((r) => `${group(r)} at ${short(r.distance)}`))}. `
-    + "Several classes are supported, so: I may know.";
-}
-
-function disagreement(looks) {
-  const words = list(looks.map((l) => {
-    const only = l.own.within ? l.own : l.rivals[0];
-    return `layer ${l.layer.name} has enough samples of ${name(only)} alone within reach `
-      + `(#${only.row} at ${short(only.distance)}, reach ${short(only.reach)})`;
-  }));
-  return `${words[0].toUpperCase()}${words.slice(1)}. The layers disagree, so: I may know.`;
-}
-
-function extrapolation(looks) {
-  const { layer, nearest } = looks.find((l) => l.empty);
-  if (!exists(nearest)) {
-    return `In layer ${layer.name} ${few(nearest)} of any class at all, so: I don't know.`;
-  }
-  const where = Number.isFinite(nearest.reach) ? `beyond ${limit(nearest)}`
-    : "and the rule gives no reach there";
-  const even = nearest.needed === 1 ? "even the nearest training sample, " : "even ";
-  return `In layer ${layer.name} ${even}${deciding(nearest)}, is at ${short(nearest.distance)}, `
-    + `${where}. Nothing like this was seen in training, so: I don't know.`;
-}
-
-function contradiction(looks) {
-  const [first] = looks, [rival] = first.rivals;
-  const where = looks.length > 1 ? "In no layer is that class within reach" : "That is too far";
-  return `In layer ${first.layer.name} ${ownFact(first)}, beyond ${limit(first.own)}, while `
-    + `${group(rival)} ${are(rival)} within ${again(first, rival)}, at ${short(rival.distance)}. `
-    + `${where}, so: I don't know.`;
-}
+const byLayers = (looks, reason) => `${LEADS[reason]}: ${looks.filter(CONCERNED[reason] ?? Boolean)
+  .map(({ layer, own, against }) =>
+    `in layer ${layer.name} ${list([own, against].filter(Boolean).map(fact))}`).join("; ")}`;
 
 /* Voices: what decides where the reach is measured from the believed class. As in
 iknow.explain.voices, whose words these are. */
@@ -190,7 +133,7 @@ function byVoices(looks, i, { assertion, reason }, { odds, least }, weakest) {
   const from = ABLE[reason] ? able : voices;
   const decides = from.find(({ title }) => title === weakest)
     ?? from.reduce((a, b) => (b.strain > a.strain ? b : a), from[0]);
-  if (!decides) return "No voice asks for anything, so: I know.";
+  if (!decides) return "No voice asks for anything. So: I know.";
   const others = voices.filter((voice) => !voice.holds && voice !== decides);
   const also = others.length ? ` Failing too: ${others.map(({ title }) => title).join(", ")}.` : "";
   const part = decides.holds ? "is closest to failing" : "decides";
@@ -204,13 +147,13 @@ export function explain(looks, i, judged, confidence, weakest) {
   const opening = own.code < 0 ? "The model gives no answer. " : `The model says ${name(own)}. `;
   if (reason === Algebra.INVALID) {
     return `${opening}But the input, or what the model makes of it, is not a finite number. `
-      + "Nothing can be compared with it, so: I don't know.";
+      + "Nothing can be compared with it. So: I don't know.";
   }
   if (reason !== Algebra.UNCERTIFIED && looks.every(({ setting }) => setting.rule.fromBelief)) {
     return opening + byVoices(looks, i, judged, confidence, weakest);
   }
   const but = { [Algebra.UNCERTIFIED]: "predictions of it have no certified accuracy",
     [Algebra.DOUBT]: "the model's own confidence is below the threshold" }[reason];
-  if (but) return `${opening}All else speaks for IK, but ${but}, so: I may know.`;
-  return opening + [known, overlap, disagreement, extrapolation, contradiction][reason](looks);
+  const why = but ? `All else speaks for IK, but ${but}` : byLayers(looks, reason);
+  return `${opening}${why}. So: ${THUS[judged.assertion]}.`;
 }
