@@ -83,12 +83,13 @@ def test_evidence_and_exemplars_on_request(url: str, digits: Any) -> None:
     path = "/v1/models/digits/assess?evidence=true&exemplars=true"
     answers = ask(url, path, {"rows": X.tolist()}).json["answers"]
     found = digits.classifier.assess(X)
+    needed = {layer: rule.quorum[0] for layer, rule in found.neighborhoods.items()}
     for i, answer in enumerate(answers):
         for layer, evidence in found.evidence.items():
-            nearest, _, third = evidence.rows[i, found.belief_codes[i]][:3].tolist()
-            assert answer["exemplars"][layer] == nearest
-            assert answer["evidence"][layer]["for_row"] == third  # by the quorum of 3
-            expected = evidence.distances[i, found.belief_codes[i], 2]
+            rows, last = evidence.rows[i, found.belief_codes[i]], needed[layer] - 1
+            assert answer["exemplars"][layer] == rows[0]
+            assert answer["evidence"][layer]["for_row"] == rows[last]
+            expected = evidence.distances[i, found.belief_codes[i], last]
             assert answer["evidence"][layer]["for"] == pytest.approx(expected)
 
 
