@@ -211,7 +211,7 @@ class File:
         for name, shape in shapes.items():
             if name in self.makers and (set(shape[1:]) == {1} or self.has_channels(name)):
                 places[name] = shape[1:]
-            elif name in self.makers and len(shape) == 2:
+            elif len(shape) == 2:
                 tokens[name] = shape
         pictures = {name: size for name, size in places.items() if len(size) > 1}
         blocks = stages_by_blocks(steps, tokens, scores)
