@@ -397,7 +397,7 @@ def explain_layer(
         shown = [each.row for each in (*samples_for, *samples_against)]
         raw = [sample, *(take_sample(training, row) for row in shown)]
         features = one.measured.compare(layer, shown, max(len(samples_for) - 1, 0), raw)
-        unknown = one.measured.find_unknown(sample)
+        unknown = one.measured.find_unknown(layer, sample)
     return LayerExplanation(
         layer=layer,
         samples_for=samples_for,
