@@ -208,8 +208,10 @@ def test_texts_are_told_with_their_words_and_neighbors():
     model = make_pipeline(TfidfVectorizer(), LogisticRegression()).fit(texts[:200], labels[:200])
     ec = EpistemicClassifier(model, progress=False).fit(texts[:200], labels[:200])
     ec.tune(texts[200:], labels[200:], coverage=0.8)
-    asked = ["quokka zebra", "moon goal team rocket unicorn", texts[0]]
+    asked = ["quokka zebra", "moon goal team rocket unicorn", texts[0], ""]
     a = ec.assess(asked)
+    for i in (0, 3):  # without the texts
+        assert "Never seen in training: all that is in it" in a.explain(i).sentence
     unknown, mixed, known = (a.explain(i, samples=asked, training=texts) for i in range(3))
     assert "Never seen in training: quokka, zebra" in unknown.sentence
     (layer,) = mixed.layers

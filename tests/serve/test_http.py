@@ -143,7 +143,7 @@ def test_bad_input_is_told_in_a_sentence(url: str, path: str, body: Any, status:
     assert "Traceback" not in reply.json["error"]
 
 
-def test_methods_types_and_probes(url: str) -> None:
+def test_methods_types_and_probes(url: str, digits: Any) -> None:
     assert ask(url, "/v1/models/digits/assess").status == 405
     assert ask(url, "/v1/models/digits/assess", b"x", Content_Type="image/png").status == 415
     for probe in ("/healthz", "/readyz", "/v2/health/live", "/v2/health/ready"):
@@ -151,7 +151,12 @@ def test_methods_types_and_probes(url: str) -> None:
     told = ask(url, "/v1/models").json["models"]
     assert [model["name"] for model in told] == ["digits"]
     assert told[0]["promises"]
-    assert ask(url, "/openapi.json").json["info"]["title"] == "iknow"
+    described = ask(url, "/openapi.json").json
+    assert described["info"]["title"] == "iknow"
+    answers = described["components"]["schemas"]["AssessReply"]["properties"]["answers"]
+    (example,) = answers["examples"][0]
+    told = ask(url, "/v1/models/digits/assess", {"rows": digits.X[:1].tolist()}).json["answers"][0]
+    assert set(example) == set(told)
 
 
 def test_the_page_is_served_with_a_strict_policy(url: str) -> None:

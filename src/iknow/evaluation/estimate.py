@@ -70,7 +70,7 @@ class Estimate:
         )
 
     def _title(self) -> str:
-        told = " between ".join(_told(self.of(*Assertion)))
+        told = ", between ".join(_told(self.of(*Assertion)))
         return f"{self.n_samples:,} samples without labels, estimated accuracy {told}"
 
     def _rows(self) -> list[tuple[str, ...]]:

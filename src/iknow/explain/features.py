@@ -157,9 +157,13 @@ class Measured:
             places[i, : len(most)], shares[i, : len(most)] = most, added[0, most] / added.sum()
         return names, places, shares
 
-    def find_unknown(self, sample: Any) -> tuple[str, ...]:
-        """The words of the sample that training never had, if it is a text."""
-        return tuple(self.model.unknown_words(sample)) if isinstance(sample, str) else ()
+    def find_unknown(self, layer: str, sample: Any) -> tuple[str, ...]:
+        """The words of the sample that training never had, if it is a text, or that it has none."""
+        words = tuple(self.model.unknown_words(sample)) if isinstance(sample, str) else ()
+        of_words = isinstance(self.indexes[layer].metric, Cosine) and self.names(layer)
+        if words or not of_words or layer not in self.activations:
+            return words
+        return () if self.activations[layer][self.positions[0]].any() else ("all that is in it",)
 
     def _read(self, metric: Any, values: Any, j: int, raw: Any) -> float | str:
         """The value of feature j of a sample."""
