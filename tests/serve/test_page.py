@@ -221,6 +221,7 @@ def test_text_of_the_server_never_becomes_markup(open_page, live, reader, clock)
         {
             "layer": HOSTILE,
             "reach": 1.0,
+            "limit": HOSTILE,
             "findings": [HOSTILE],
             "for": [near],
             "against": [],

@@ -151,6 +151,7 @@ class LayerExplanation:
             "layer": name(self.layer),
             "findings": self.findings,
             "reach": None if self.reach is None else finite(self.reach),
+            "limit": "others beyond" if self.voices else "reach",  # what the reach means
             "for": plain(self.samples_for),
             "against": plain(self.samples_against),
             "features": [each.to_dict(training) for each in self.features],
