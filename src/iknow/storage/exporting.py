@@ -78,7 +78,7 @@ def export_model(classifier: Any, samples: Any = None) -> Portable:
         plan = classifier.plan_
         made = _make(content, plan.classes[: plan.n_scored], columns, reading)
         other.model = with_views(made, model.views)
-        other.plan_ = replace(plan, model=other.model)
+        other.plan_ = replace(plan, model=other.model, unchanged=None)
     except InputError as error:
         raise ExportError(f"the exported model cannot be read: {error}") from error
     allowed = dict(probe.tolerances) if isinstance(probe, Probe) else {}
