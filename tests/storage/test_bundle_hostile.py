@@ -28,10 +28,10 @@ from iknow.storage.manifest import LARGEST
 from tests.storage.making import pack, place_of, seal_frame, unpack, write_manifest, write_sparse
 
 
-def make_outputs(seed):
+def make_outputs(seed, n=60):
     rng = np.random.default_rng(seed)
-    y = np.arange(60) % 3
-    a = 3.0 * y[:, None] + rng.normal(size=(60, 2))
+    y = np.arange(n) % 3
+    a = 3.0 * y[:, None] + rng.normal(size=(n, 2))
     return (np.eye(3)[y], {"a": a, "b": np.hstack([a, -a])}), y
 
 
@@ -42,9 +42,7 @@ def contents(tmp_path_factory):
     classifier = EpistemicClassifier(
         PrecomputedModel(), rule=Ball, metric={"b": Weighted(np.eye(4)[:, :3])}
     )
-    X, y = make_outputs(1)
-    many = (np.tile(X[0], (10, 1)), {layer: np.tile(v, (10, 1)) for layer, v in X[1].items()})
-    classifier.fit(*make_outputs(0)).tune(many, np.tile(y, 10), accuracy=0.5, each_class=True)
+    classifier.fit(*make_outputs(0)).tune(*make_outputs(1, 600), accuracy=0.5, each_class=True)
     classifier.save(path)
     found = unpack(path)
     assert "layers/b/metric-map.npy" in found

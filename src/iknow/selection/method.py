@@ -28,7 +28,7 @@ from iknow.selection.validation import Validation
 if TYPE_CHECKING:
     import optuna
 
-UNCERTAIN = 0.3  # width of the interval for a coverage from which on we warn
+UNCERTAIN = 0.4  # width of the interval for a coverage from which on we warn
 
 
 def choose(
