@@ -14,7 +14,7 @@ interface TimeSeries {
 interface Exemplar { row: number; label: string; distance: number | null }
 
 interface LayerEvidence {
-  layer: string; reach: number | null; findings: string[]; for: Exemplar[]; against: Exemplar[];
+  layer: string; reach: number | null; limit: string; findings: string[]; for: Exemplar[]; against: Exemplar[];
   features: { feature: string; value: number | string; share: number; unseen?: string }[];
 }
 

@@ -227,10 +227,11 @@ def shift_table(x: Samples, training: Samples, seed: int) -> dict[str, Samples]:
     others = training[rng.integers(0, len(training), (n, d)), np.arange(d)]
     few = order[:, : max(1, d // 4)]
     np.put_along_axis(resampled, few, np.take_along_axis(others, few, 1), 1)
-    found = {"a quarter resampled": resampled}
+    found = {}
     for name, strength in (("noise, weak", 0.3), ("noise, strong", 1.0)):
         found[name] = x.copy()
         found[name][:, numbers] = values + strength * spread * rng.standard_normal(values.shape)
+    found["a quarter resampled"] = resampled
     if len(numbers) < d:
         found["a column missing"] = x.copy()
         found["a column missing"][:, 0] = np.nan

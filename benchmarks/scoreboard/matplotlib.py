@@ -1,4 +1,4 @@
-"""Figures of the scoreboard: risk against coverage, and wrong IK by shift."""
+"""The figure of the scoreboard: what is asserted and wrong, by shift."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from iknow.core.assertion import Assertion
 from iknow.evaluation.plots import PENCIL
 from reproduction.figures.style import styled, titled, to_png
 
-__all__ = ["LOOKS", "draw_curves", "draw_shifts", "to_png"]
+__all__ = ["draw_shifts", "to_png"]
 
 LOOKS = {
     "iknow": (COLORS[Assertion.IK], 2.8),
@@ -21,36 +21,6 @@ LOOKS = {
     "softmax": (PENCIL, 1.6),
 }
 MARKERS = ("o", "s", "D", "^", "v")
-
-
-@styled
-def draw_curves(summary: Summary) -> Figure:
-    """What is asserted and wrong against coverage, for each network, mean of cells and seeds."""
-    problems = [p for p in summary.problems() if p.is_network]
-    n_columns = min(4, len(problems))
-    n_rows = -(-len(problems) // n_columns)
-    figure = titled((11, 0.6 + 2.7 * n_rows), "Asserted and wrong as more is asserted")
-    axes = np.atleast_1d(figure.subplots(n_rows, n_columns, sharex=True)).ravel()
-    for place, (problem, ax) in enumerate(zip(problems, axes, strict=False)):
-        for method, (color, width) in LOOKS.items():
-            risk = 100 * summary.curve(problem.name, method)
-            ax.plot(np.linspace(0, 1, len(risk)), risk, color=color, linewidth=width, label=method)
-        ax.set_title(problem.name + (" (held out)" if problem.held_out else ""))
-        ax.set_xlim(0, 1)
-        ax.set_ylim(0)
-        if place % n_columns == 0:
-            ax.set_ylabel("asserted and wrong, %")
-        if place + n_columns >= len(problems):
-            ax.set_xlabel("coverage, half clean, half shifted")
-            ax.tick_params(labelbottom=True)
-    for ax in axes[len(problems) :]:
-        ax.set_axis_off()
-    lines, labels = axes[0].get_legend_handles_labels()
-    if len(axes) > len(problems):
-        axes[-1].legend(lines, labels, loc="center", frameon=False)
-    else:
-        axes[0].legend(lines, labels, loc="upper left", frameon=False, fontsize=9)
-    return figure
 
 
 @styled

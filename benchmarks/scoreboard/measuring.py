@@ -22,7 +22,6 @@ from iknow.evaluation.risk import certify_threshold
 
 ACCURACIES = (0.95, 0.98, 0.99)
 CONFIDENCE = 0.95
-POINTS = 41  # of a mean curve
 
 
 def measure(methods: Methods, seed: int) -> dict[str, Any]:
@@ -62,12 +61,6 @@ def measure(methods: Methods, seed: int) -> dict[str, Any]:
             "asserted": told_of(told.asserted[:, s]),
             "augrc": told.augrc[:, s].round(6).tolist(),
         }
-    record["curves"] = {
-        name: np.mean(
-            [told.curves[scored[s].name][name].thinned(POINTS).risk for s in places], axis=0
-        ).round(5).tolist()
-        for name in names
-    }  # fmt: skip
     if variant.name == "unseen":
         return record
     m = names.index(Softmax.name)

@@ -1,6 +1,6 @@
 """Publish: python -m benchmarks.scoreboard.publish RUN... --out docs/scoreboard.
 
-Joins the results of runs on several machines, and writes results.json and the figures. The page's
+Joins the results of runs on several machines, and writes results.json and the figure. The page's
 tables and its words are made from results.json.
 """
 
@@ -11,9 +11,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from benchmarks.scoreboard.matplotlib import LOOKS, draw_curves, draw_shifts, to_png
+from benchmarks.scoreboard.matplotlib import draw_shifts, to_png
 from benchmarks.scoreboard.running import RESULTS, read
-from benchmarks.scoreboard.summary import VARIANTS, Summary
+from benchmarks.scoreboard.summary import Summary
 
 
 def join(folders: list[Path]) -> dict[str, Any]:
@@ -24,31 +24,17 @@ def join(folders: list[Path]) -> dict[str, Any]:
     return whole
 
 
-def _rounded(value: Any) -> Any:
+def shorten(value: Any) -> Any:
     """Numbers of four digits: seeds differ in the second."""
     if isinstance(value, dict):
-        return {key: _rounded(each) for key, each in value.items()}
+        return {key: shorten(each) for key, each in value.items()}
     if isinstance(value, list):
-        return [_rounded(each) for each in value]
+        return [shorten(each) for each in value]
     return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
-def shorten(results: dict[str, Any]) -> dict[str, Any]:
-    """The results with few digits, and only the curves that are drawn, with half the points."""
-    for runs in results["runs"].values():
-        for run in runs.values():
-            for variant in VARIANTS:
-                curves = run.get(variant, {}).pop("curves", {})
-                if variant == "plain" and curves:
-                    run[variant]["curves"] = {
-                        name: row[::2] for name, row in curves.items() if name in LOOKS
-                    }
-    short: dict[str, Any] = _rounded(results)
-    return short
-
-
 def main() -> None:
-    """Write results.json and the figures."""
+    """Write results.json and the figure."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scoreboard.publish")
     parser.add_argument("runs", type=Path, nargs="+")
     parser.add_argument("--out", type=Path, required=True)
@@ -57,9 +43,7 @@ def main() -> None:
     results = shorten(join(asked.runs))
     text = json.dumps(results, separators=(",", ":"))
     (asked.out / RESULTS).write_text(text + "\n", "utf-8")
-    summary = Summary(results)
-    (asked.out / "curves.png").write_bytes(to_png(draw_curves(summary)))
-    (asked.out / "shifts.png").write_bytes(to_png(draw_shifts(summary)))
+    (asked.out / "shifts.png").write_bytes(to_png(draw_shifts(Summary(results))))
 
 
 if __name__ == "__main__":

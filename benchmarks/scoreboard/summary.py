@@ -130,13 +130,6 @@ class Summary:
         means: Floats = np.mean([[row["coverage"], row["accuracy"]] for row in rows], axis=0)
         return means
 
-    def curve(self, problem: str, method: str) -> Floats:
-        """The mean risk of the plain model's cells at evenly spaced coverages."""
-        means: Floats = np.mean(
-            [run["plain"]["curves"][method] for run in self.runs[problem].values()], axis=0
-        )
-        return means
-
     def _found(self, cell: Cell, what: str, method: str) -> list[Any]:
         """What each seed found of a method in a cell."""
         return [

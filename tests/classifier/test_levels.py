@@ -55,7 +55,7 @@ def test_by_default_the_samples_at_the_chosen_level_or_above_are_ik(network):
         assert {rule.quorum for rule in classifier.neighborhoods_.values()} == {(1, 3)}
 
 
-def test_what_holds_a_level_down_is_the_reason_why_it_is_not_ik(network):
+def test_the_voice_that_decides_is_the_reason_why_it_is_not_ik(network):
     X, y = make_data(400, seed=1)
     classifier = fitted(network).tune(X, y, coverage=0.6)
     strange = np.concatenate([make_data(1200, seed=2)[0], make_data(50, seed=3)[0] * 3])
@@ -67,7 +67,9 @@ def test_what_holds_a_level_down_is_the_reason_why_it_is_not_ik(network):
     assert set(assessment.reason[not_near].tolist()) == {Reason.EXTRAPOLATION}
     overlapping = assessment.reason == Reason.OVERLAP  # so it is near enough in every layer
     assert overlapping.sum() > 10
-    assert set(weakest[overlapping]) <= {"clarity", "confidence"}
+    assert set(weakest[overlapping]) == {"clarity"}
+    far = assessment.reason == Reason.EXTRAPOLATION
+    assert set(weakest[far]) <= {"nearness", "familiarity"}
     doubted = assessment.reason == Reason.DOUBT
     assert doubted.sum() > 10
     assert set(weakest[doubted]) == {"confidence"}

@@ -54,6 +54,7 @@ STRANGE = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:the values of column")
 @pytest.mark.parametrize("kind", MODELS)
 def test_rows_of_a_table_that_are_like_nothing_in_training_are_never_known(kind):
     rng = np.random.default_rng(0)

@@ -1,7 +1,5 @@
 """The accuracy of samples without labels: a mean, an interval, and what it takes for granted."""
 
-import json
-
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
@@ -36,9 +34,7 @@ def test_without_labels_the_mean_probability_is_the_accuracy(tuned):
     assert isinstance(truth, Evaluation)
     assert low <= truth.overall_accuracy <= high
     assert found.counts.tolist() == truth.counts.tolist()
-    told = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert told["accuracy"] == found.accuracy
-    assert sum(told[each.name] for each in Assertion) == told["n_samples"] == len(a)
+    assert found.counts.sum() == found.n_samples == len(a)
 
 
 def test_labels_that_came_with_the_samples_are_taken(tuned):
@@ -58,7 +54,7 @@ def test_parts_add_up_to_the_whole(tuned, cut):
     whole = evaluate(a)
     assert str(merged) == str(whole)
     assert "no answer: 12" in str(whole)
-    assert merged.to_dict() == whole.to_dict()
+    np.testing.assert_array_equal(merged.tally, whole.tally)
     assert whole.accuracy == pytest.approx(np.nanmean(a.probability))
 
 

@@ -132,6 +132,20 @@ def test_values_are_those_of_the_sample_and_its_neighbors(of_people):
         assert shares <= 1 + 1e-9
 
 
+def test_a_bundle_with_its_model_knows_its_categories(of_people, tmp_path):
+    pytest.importorskip("onnxruntime")
+    ec, training, asked = of_people
+    ec.save(tmp_path / "people.iknow", onnx=True)
+    asked = asked.assign(work="Martian")
+    loaded = EpistemicClassifier.load(tmp_path / "people.iknow").assess(asked)
+    for i in range(9):
+        (layer,) = loaded.explain(i, samples=asked).layers
+        rows = [each.row for each in (*layer.samples_for, *layer.samples_against)]
+        first = layer.features[0]
+        assert (first.feature, first.value) == ("work", "Martian")
+        assert first.values == tuple(training["work"][rows])
+
+
 def test_what_is_new_is_named(of_people):
     ec, _, asked = of_people
     strange = asked.head(4).reset_index(drop=True)
@@ -194,8 +208,10 @@ def test_texts_are_told_with_their_words_and_neighbors():
     model = make_pipeline(TfidfVectorizer(), LogisticRegression()).fit(texts[:200], labels[:200])
     ec = EpistemicClassifier(model, progress=False).fit(texts[:200], labels[:200])
     ec.tune(texts[200:], labels[200:], coverage=0.8)
-    asked = ["quokka zebra", "moon goal team rocket unicorn", texts[0]]
+    asked = ["quokka zebra", "moon goal team rocket unicorn", texts[0], ""]
     a = ec.assess(asked)
+    for i in (0, 3):  # without the texts
+        assert "Never seen in training: all that is in it" in a.explain(i).sentence
     unknown, mixed, known = (a.explain(i, samples=asked, training=texts) for i in range(3))
     assert "Never seen in training: quokka, zebra" in unknown.sentence
     (layer,) = mixed.layers

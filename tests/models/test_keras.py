@@ -213,6 +213,90 @@ def test_numbers_of_words_are_no_place():
     np.testing.assert_allclose(found, table[ids].mean(axis=1), rtol=1e-5, atol=1e-7)
 
 
+def residual():
+    """Three stages of two residual blocks, without a module for any."""
+    x = image = keras.Input((16, 16, 3))
+    for stage, width in enumerate((4, 6, 8)):
+        for block in range(2):
+            stride = 2 if stage and not block else 1
+            y = layers.BatchNormalization()(layers.Conv2D(width, 3, stride, "same")(x))
+            x = layers.Conv2D(width, 1, stride)(x) if x.shape[-1] != width else x
+            x = layers.Activation("relu", name=f"out{stage}{block}")(layers.Add()([y, x]))
+    average = layers.GlobalAveragePooling2D()(x)
+    return keras.Model(image, layers.Dense(3, name="head")(average))
+
+
+def inside_another():
+    whole, image = residual(), keras.Input((16, 16, 3))
+    inner = keras.Model(whole.input, whole.get_layer("out21").output, name="backbone")
+    return keras.Model(image, layers.Dense(3)(layers.GlobalAveragePooling2D()(inner(image))))
+
+
+def transformer():
+    """Five blocks that normalize first, over patches of an image."""
+    image = keras.Input((16, 16, 3))
+    x = layers.Reshape((16, 8))(layers.Conv2D(8, 4, 4)(image))
+    for block in range(5):
+        y = layers.LayerNormalization()(x)
+        x = layers.Add(name=f"middle{block}")([x, layers.MultiHeadAttention(2, 4)(y, y)])
+        y = layers.Dense(16, "gelu")(layers.LayerNormalization()(x))
+        x = layers.Add(name=f"end{block}")([x, layers.Dense(8)(y)])
+    return keras.Model(image, layers.Dense(3)(layers.LayerNormalization()(x)[:, 0]))
+
+
+class Block(layers.Layer):
+    """A block as a layer of its own."""
+
+    def __init__(self, **settings):
+        super().__init__(**settings)
+        self.attention, self.norm = layers.MultiHeadAttention(2, 4), layers.LayerNormalization()
+
+    def call(self, x):
+        return self.norm(x + self.attention(x, x))
+
+
+def custom_blocks():
+    x = tokens = keras.Input((12, 8))
+    for block in range(4):
+        x = Block(name=f"block{block}")(x)
+    return keras.Model(tokens, layers.Dense(3)(layers.GlobalAveragePooling1D()(x)))
+
+
+def series():
+    steps = [keras.Input((16, 2))]
+    for name, width in (("a", 4), ("b", 6), ("c", 8)):
+        convolution = layers.Conv1D(width, 3, padding="same", activation="relu", name=name)
+        steps += [convolution, layers.MaxPooling1D()]
+    return keras.Sequential([*steps, layers.Flatten(), layers.Dense(3)])
+
+
+@pytest.mark.parametrize(
+    ("make", "stages"),
+    [
+        (residual, ["out01", "out11"]),
+        (inside_another, ["backbone.out01", "backbone.out11"]),
+        (transformer, ["end0", "end2", "end3"]),
+        (custom_blocks, ["block0", "block1", "block2"]),
+        (series, ["a", "b", "c"]),
+        (convolutional, ["backbone.conv"]),
+        (sequential, []),
+    ],
+)
+def test_middle_stages_are_found_and_pooled(make, stages):
+    network = make()
+    model, X = KerasModel(network), np.random.default_rng(0).random((5, *network.input_shape[1:]))
+    found = [each.name for each in model.layers(X) if each.role == "middle"]
+    assert found == [f"{name}.moments" for name in stages]
+    seen = model.observe(X, [*stages, *found])
+    for name in stages:
+        *outer, inner = name.split(".")
+        part = network.get_layer(outer[0]) if outer else network
+        places = seen.activations[name].reshape(5, -1, part.get_layer(inner).output.shape[-1])
+        wanted = np.hstack([places.mean(axis=1), places.std(axis=1)])
+        pooled = seen.activations[f"{name}.moments"]
+        np.testing.assert_allclose(pooled, wanted, rtol=1e-4, atol=1e-5)
+
+
 def test_a_model_with_its_own_call_is_taken_by_what_it_does():
     model = Changed([keras.Input((64,)), layers.Dense(10, name="only")])
     found = observe(model)

@@ -229,7 +229,7 @@ def test_an_idk_is_kept_with_its_evidence(live, leveled):
     assert far["level"] == leveled.level[3]
     assert far["sentence"] == leveled.explain(3).sentence
     assert far["layers"][1] == {
-        "layer": "logits", "reach": 2.0,
+        "layer": "logits", "reach": 2.0, "limit": "reach",
         "findings": leveled.explain(3).layers[1].findings, "features": [], "unknown_words": (),
         "for": [{"row": 10, "label": "cat", "distance": 3.0}],
         "against": [{"row": 11, "label": "dog", "distance": 5.0}],

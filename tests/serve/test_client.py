@@ -111,7 +111,8 @@ def test_evidence_and_exemplars_come_if_asked_for(client, digits):
     found = digits.classifier.assess(digits.X[:2])
     rows = found.evidence["input"].rows[1, found.belief_codes[1]]
     assert full[1].exemplars["input"] == rows[0]
-    assert full[1].evidence["input"]["for_row"] == rows[0]  # by the quorum of (1, 3)
+    needed = digits.classifier.neighborhoods_["input"].quorum[0]
+    assert full[1].evidence["input"]["for_row"] == rows[needed - 1]
 
 
 def test_answers_are_a_sequence_and_a_table(client, digits):

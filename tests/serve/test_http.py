@@ -83,12 +83,13 @@ def test_evidence_and_exemplars_on_request(url: str, digits: Any) -> None:
     path = "/v1/models/digits/assess?evidence=true&exemplars=true"
     answers = ask(url, path, {"rows": X.tolist()}).json["answers"]
     found = digits.classifier.assess(X)
+    needed = {layer: rule.quorum[0] for layer, rule in found.neighborhoods.items()}
     for i, answer in enumerate(answers):
         for layer, evidence in found.evidence.items():
-            nearest = evidence.rows[i, found.belief_codes[i], 0]
-            assert answer["exemplars"][layer] == nearest
-            assert answer["evidence"][layer]["for_row"] == nearest  # by the quorum of (1, 3)
-            expected = evidence.distances[i, found.belief_codes[i], 0]
+            rows, last = evidence.rows[i, found.belief_codes[i]], needed[layer] - 1
+            assert answer["exemplars"][layer] == rows[0]
+            assert answer["evidence"][layer]["for_row"] == rows[last]
+            expected = evidence.distances[i, found.belief_codes[i], last]
             assert answer["evidence"][layer]["for"] == pytest.approx(expected)
 
 
@@ -142,7 +143,7 @@ def test_bad_input_is_told_in_a_sentence(url: str, path: str, body: Any, status:
     assert "Traceback" not in reply.json["error"]
 
 
-def test_methods_types_and_probes(url: str) -> None:
+def test_methods_types_and_probes(url: str, digits: Any) -> None:
     assert ask(url, "/v1/models/digits/assess").status == 405
     assert ask(url, "/v1/models/digits/assess", b"x", Content_Type="image/png").status == 415
     for probe in ("/healthz", "/readyz", "/v2/health/live", "/v2/health/ready"):
@@ -150,7 +151,12 @@ def test_methods_types_and_probes(url: str) -> None:
     told = ask(url, "/v1/models").json["models"]
     assert [model["name"] for model in told] == ["digits"]
     assert told[0]["promises"]
-    assert ask(url, "/openapi.json").json["info"]["title"] == "iknow"
+    described = ask(url, "/openapi.json").json
+    assert described["info"]["title"] == "iknow"
+    answers = described["components"]["schemas"]["AssessReply"]["properties"]["answers"]
+    (example,) = answers["examples"][0]
+    told = ask(url, "/v1/models/digits/assess", {"rows": digits.X[:1].tolist()}).json["answers"][0]
+    assert set(example) == set(told)
 
 
 def test_the_page_is_served_with_a_strict_policy(url: str) -> None:

@@ -221,6 +221,7 @@ def test_text_of_the_server_never_becomes_markup(open_page, live, reader, clock)
         {
             "layer": HOSTILE,
             "reach": 1.0,
+            "limit": HOSTILE,
             "findings": [HOSTILE],
             "for": [near],
             "against": [],
@@ -256,8 +257,11 @@ def test_an_idk_opens_to_its_evidence_and_stays_open_as_others_come(
 ):
     requests = converse(live, reader[0], clock, n_requests=3)
     page = open_page(status_of(live))
-    newest = live.to_dict()["unknown"][0]
-    page.find(".unknown summary").click()
+    place, newest = next(  # an input that is no number has no picture
+        (i, each) for i, each in enumerate(live.to_dict()["unknown"]) if each["picture"]
+    )
+    page.run("document.querySelectorAll('.unknown summary')[arguments[0]].focus()", place)
+    page.run("document.activeElement.click()")
     wait_for(lambda: page.texts(".unknown .detail"), "the evidence")
     shown = page.text(".unknown details[open] .detail")
     assert newest["request"] in shown

@@ -59,6 +59,7 @@ MODELS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:the values of column 'age'")
 @pytest.mark.parametrize("name", MODELS)
 def test_a_bundle_knows_categories_as_the_original_does(name, tmp_path):
     original = fitted(MODELS[name])

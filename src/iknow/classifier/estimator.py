@@ -26,6 +26,7 @@ from iknow.classifier import fitting, observe
 from iknow.classifier.memory import Memory, as_bundled, extend
 from iknow.classifier.movement import Mover
 from iknow.classifier.plan import Plan, is_fixed
+from iknow.classifier.units import FEWEST_VALUES, warn_of_units
 from iknow.core.arrays import Floats, Labels
 from iknow.core.level import softmax
 from iknow.core.quorum import Quorum
@@ -384,7 +385,10 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         samples = observe.read(self, plan, X)
         seen, found, decisions, heard = observe.find(plan, samples, least, gathers, self.progress)
         selection, places = plan.selection or plan.given, np.arange(len(seen.belief))
-        labels = samples.labels
+        labels, measured = samples.labels, observe.measure(self, plan, seen)
+        if plan.ranges is not None and len(places) >= FEWEST_VALUES and seen.activations:
+            layer, ranges = plan.ranges
+            warn_of_units(ranges, seen.activations[layer], measured.names(layer))
         return Assessment(
             classes=plan.classes,
             belief_codes=seen.belief,
@@ -400,7 +404,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             least_confidence=-np.inf if selection is None else selection.least_confidence,
             calibration=None if plan.selection is None else plan.selection.calibration,
             least_level=None if selection is None else selection.level,
-            measured=observe.measure(self, plan, seen),
+            measured=measured,
             y_true=None if labels is None else observe.name_labels(labels, self.classes),
             index=X.index if hasattr(X, "iloc") else None,
         )

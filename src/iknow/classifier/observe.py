@@ -324,10 +324,8 @@ def measure(classifier: EpistemicClassifier, plan: Plan, seen: Observation) -> M
             return few if given is None else [str(each) for each in given]
         return names
 
-    categories = getattr(plan.model, "categories", {})
     places = np.arange(len(seen.belief))
-    of_model = find_names, categories, places, plan.model.unknown_words
-    return Measured(seen.activations, plan.indexes, *of_model)
+    return Measured(seen.activations, plan.indexes, find_names, plan.model, places)
 
 
 def check_valid(

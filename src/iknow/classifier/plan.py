@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from iknow.classifier.units import Ranges, find_ranges
 from iknow.core.arrays import Floats, Labels
 from iknow.core.level import Levels, are_probabilities
 from iknow.core.quorum import Quorum, check_quorum
@@ -86,6 +87,13 @@ class Plan:
         rules = (self.rules or {}).values()
         asked = max(rule.n_neighbors for rule in rules)
         return asked, min(asked, self.index.n_rows), max(rule.per_class for rule in rules)
+
+    @cached_property
+    def ranges(self) -> tuple[str, Ranges] | None:
+        """The layer of what enters the model, with the ranges of its columns; None if unknown."""
+        given = [name for name in self.layers if self.model.role(name) in ("input", "table")]
+        found = find_ranges(self.indexes[given[0]]) if given else None
+        return None if found is None else (given[0], found)
 
     def gives_probabilities(self, scores: Floats) -> bool:
         """Whether the model's scores are probabilities; those given decide if nothing else does.

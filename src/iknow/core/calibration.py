@@ -1,18 +1,14 @@
 """Calibration: how likely a belief is right, given its level and the model's confidence.
 
-One score orders the predictions. The model's confidence is among the voices of a level, and most
-often the one that decides; so beside it the score takes the level without it, the least that any
-voice of a layer says (`Levels.without_model`):
+One score orders the predictions. Confidence is a voice of the level too, and most often decides it;
+so beside it the score takes what the voices of the layers say (`Levels.without_model`):
 
     score = a · confidence + b · ln(level without it)    a, b >= 0
 
-and a probability that only rises with it is read from a table, so more of either never makes a
-belief less likely to be right. The table is a staircase whose steps lie between the scores of the
-samples it was learned from (`iknow.selection.probability`): the last bits of the scores of another
-copy of the model, such as an exported one, change nothing.
-
-At level 0 nothing like the sample was seen, and the model's confidence means nothing. There the
-probability is that of the lowest step, whatever the score.
+A table of steps gives a probability that only rises with it. The steps lie between the scores that
+it was learned from (`iknow.selection.probability`), so the last bits of another copy of the model,
+such as an exported one, change nothing. At level 0 nothing like the sample was seen, and confidence
+means nothing: there the probability is that of the lowest step.
 
 **The accuracy of samples without labels** is estimated by their mean probability. What it is of
 these m samples differs from that by chance, and so does each step's probability, learned from n_s
@@ -48,11 +44,11 @@ class Calibration:
     counts: Ints  # of labeled samples in each, of shape (n_steps + 1,)
 
     def __post_init__(self) -> None:
-        n, p = len(self.bounds) + 2, self.probabilities
-        if p.shape != (n,) or self.counts.shape != (n,) or self.bounds.shape != (n - 2,):
+        p, shapes = self.probabilities, (self.probabilities.shape, self.counts.shape)
+        if self.bounds.ndim != 1 or set(shapes) != {(len(self.bounds) + 2,)}:
             raise InputError(
                 "a calibration needs one probability and one count more than steps, and one bound "
-                f"less; got {len(p)}, {len(self.counts)} and {len(self.bounds)}"
+                f"less; got shapes {shapes} and {self.bounds.shape}"
             )
         ascend = (np.diff(p) >= 0).all() and (np.diff(self.bounds) >= 0).all()
         if not (ascend and p[0] >= 0 and p[-1] <= 1 and np.isfinite(self.bounds).all()):

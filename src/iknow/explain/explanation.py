@@ -151,6 +151,7 @@ class LayerExplanation:
             "layer": name(self.layer),
             "findings": self.findings,
             "reach": None if self.reach is None else finite(self.reach),
+            "limit": "others beyond" if self.voices else "reach",  # what the reach means
             "for": plain(self.samples_for),
             "against": plain(self.samples_against),
             "features": [each.to_dict(training) for each in self.features],
@@ -397,7 +398,7 @@ def explain_layer(
         shown = [each.row for each in (*samples_for, *samples_against)]
         raw = [sample, *(take_sample(training, row) for row in shown)]
         features = one.measured.compare(layer, shown, max(len(samples_for) - 1, 0), raw)
-        unknown = one.measured.find_unknown(sample)
+        unknown = one.measured.find_unknown(layer, sample)
     return LayerExplanation(
         layer=layer,
         samples_for=samples_for,

@@ -77,17 +77,15 @@ class Measured:
         activations: By layer, of shape (n_all, n_features); none if they were too large to keep.
         indexes: The training samples of each layer.
         names: Gives the names of a layer's features, None for a layer whose features say nothing.
-        categories: The names of categories by their codes, as far as they are known.
+        model: Knows the names of categories by their codes, and the words of training.
         positions: Of the n samples among all, of shape (n,).
-        unknown_words: Gives the words of a text that training never had.
     """
 
     activations: Mapping[str, Any]
     indexes: Mapping[str, Any]
     names: Callable[[str], Sequence[str] | None]
-    categories: Mapping[float, str]
+    model: Any
     positions: Ints
-    unknown_words: Callable[[str], list[str]] = lambda text: []
 
     def __getitem__(self, samples: Any) -> Measured:
         return replace(self, positions=self.positions[samples])
@@ -159,9 +157,13 @@ class Measured:
             places[i, : len(most)], shares[i, : len(most)] = most, added[0, most] / added.sum()
         return names, places, shares
 
-    def find_unknown(self, sample: Any) -> tuple[str, ...]:
-        """The words of the sample that training never had, if it is a text."""
-        return tuple(self.unknown_words(sample)) if isinstance(sample, str) else ()
+    def find_unknown(self, layer: str, sample: Any) -> tuple[str, ...]:
+        """The words of the sample that training never had, if it is a text, or that it has none."""
+        words = tuple(self.model.unknown_words(sample)) if isinstance(sample, str) else ()
+        of_words = isinstance(self.indexes[layer].metric, Cosine) and self.names(layer)
+        if words or not of_words or layer not in self.activations:
+            return words
+        return () if self.activations[layer][self.positions[0]].any() else ("all that is in it",)
 
     def _read(self, metric: Any, values: Any, j: int, raw: Any) -> float | str:
         """The value of feature j of a sample."""
@@ -171,7 +173,7 @@ class Measured:
         if flag == A_CATEGORY:
             if raw is not None and len(raw) == len(values) // 2:
                 return name(raw.iloc[j] if hasattr(raw, "iloc") else raw[j])
-            return self.categories.get(float(values[j]), "another category")
+            return str(self.model.categories.get(float(values[j]), "another category"))
         return float(values[j])
 
 

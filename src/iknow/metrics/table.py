@@ -77,6 +77,7 @@ from dataclasses import dataclass, field, fields
 from functools import reduce
 from itertools import pairwise
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
@@ -96,6 +97,7 @@ LARGEST = float(np.finfo(np.float32).max)
 LEAST_NEW = 30.0  # scales that what is new is away at least; far more would slow down the search
 A_GAP, A_CATEGORY = 1.0, 2.0  # flags of values
 NUMBERS, CATEGORIES, LEFT_OUT = 0.0, 1.0, 2.0  # kinds of columns
+MOST_CODES = 1 << 24  # activations are float32, which holds all integers up to here
 MOST_CATEGORIES = 256  # of a column that have a dimension of their own
 FEWEST_NAMES = 20  # distinct values from which on a column may hold names rather than categories
 LEAST_EIGENVALUE = 1e-6  # of a correlation matrix, whose eigenvalues are 1 on average
@@ -336,6 +338,11 @@ class Table(Metric):
 
     def rounding(self, n_features: int) -> float:
         return math.inf
+
+
+def code_of(category: Any) -> float:
+    """The number that stands for a category in the layer "table", the same in every column."""
+    return float(crc32(str(category).encode("utf-8", "surrogatepass")) % MOST_CODES)
 
 
 def _find_spreads(features: Iterable[Any]) -> tuple[Floats, Floats]:

@@ -22,7 +22,6 @@ import numpy as np
 from iknow.core.text import names, shown
 from iknow.errors import InputError
 from iknow.models.inputs import (
-    NUMERIC_KINDS,
     Fields,
     as_numbers,
     is_missing,
@@ -45,8 +44,10 @@ def compare_columns(found: Iterable[Any], wanted: Iterable[Any], remedy: str) ->
     remedy: how to select those of training.
     """
     given, known = list(found), list(wanted)
-    missing = [name for name in known if name not in set(given)]
-    extra = [name for name in given if name not in set(known)]
+    sets = set(given), set(known)
+    missing, extra = (
+        [x for x in a if x not in b] for a, b in zip((known, given), sets, strict=True)
+    )
     if twice := find_twice(given):
         return f"X has the column {shown(twice)} more than once: {remedy}, or rename one"
     if missing:
@@ -85,10 +86,10 @@ def find_changed_columns(
     table = given if hasattr(given, "iloc") or np.ndim(given) != 2 else type(known)(given)
     if not hasattr(table, "iloc") or table.shape[1] != known.shape[1]:
         return [], []
-    if table is given and list(given.columns) != list(known.columns):
+    if table is given and not given.columns.equals(known.columns):
         return [], []
     changes: dict[tuple[bool, str, str], list[Any]] = {}
-    for j, (before, now) in enumerate(zip(known.dtypes, table.dtypes, strict=True)):
+    for j, (before, now) in enumerate(zip(list(known.dtypes), list(table.dtypes), strict=True)):
         if before == now or (is_number(before) and is_number(now)):
             continue
         was, is_now = _kind(known.iloc[:, j]), _kind(table.iloc[:, j])
@@ -109,18 +110,15 @@ def find_changed_columns(
 
 def _kind(column: Any) -> str | None:
     """What a column holds; None if it is missing, or of several kinds."""
-    kind = getattr(column.dtype, "kind", "O")
+    if is_text(column.dtype):
+        values = [value for value in column.to_numpy()[:FEW] if not is_missing(value)]
+        are_text, are_numbers = (all(isinstance(v, x) for v in values) for x in (str, Number))
+        return None if are_text == are_numbers else "text" if are_text else "numbers"
     if not column.notna().any():
         return None
     if hasattr(column.dtype, "categories"):
         return "categories"
-    if kind in "mM":
-        return KINDS[kind]
-    if kind in NUMERIC_KINDS:
-        return "numbers"
-    values = [value for value in column.iloc[:FEW] if not is_missing(value)]
-    are_text, are_numbers = (all(isinstance(v, kind) for v in values) for kind in (str, Number))
-    return None if are_text == are_numbers else "text" if are_text else "numbers"
+    return "numbers" if is_number(column.dtype) else KINDS.get(column.dtype.kind)
 
 
 def find_differences(known: Any, given: Any, what: str = "X") -> list[str]:

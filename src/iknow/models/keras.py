@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import keras
@@ -22,7 +23,17 @@ import numpy as np
 from iknow.errors import InputError, LayerError
 from iknow.models.inputs import Fields, as_fields, as_numbers
 from iknow.models.model import Layer, refusing
-from iknow.models.network import ENTRANCE, INPUT, OUTPUT, Network, Pass, Read, find_output
+from iknow.models.network import (
+    ENTRANCE,
+    INPUT,
+    MOMENTS,
+    OUTPUT,
+    Network,
+    Pass,
+    Read,
+    find_output,
+)
+from iknow.models.stages import Step, some_stages, stages_by_blocks, stages_by_resolution
 
 
 class Reader:
@@ -102,6 +113,69 @@ def tensor_of(model: Any, name: str) -> Any:
     return tensors[0]
 
 
+def shapes_of(model: Any) -> dict[str, tuple[int | None, ...]]:
+    """The shape of a sample in what each layer returns, by name, also inside models, in order."""
+    found: dict[str, tuple[int | None, ...]] = {}
+    for name, layer in own_layers(model).items():
+        if isinstance(layer, keras.Model):
+            found |= {f"{name}.{each}": shape for each, shape in shapes_of(layer).items()}
+        with suppress(LayerError):  # of one that runs several times, or returns several tensors
+            found[name] = tuple(tensor_of(model, name).shape[1:])
+    return found
+
+
+def find_blocks(model: Any) -> list[str]:
+    """The layers that end the blocks over tokens of a model, or of the first inside it that has
+    some.
+    """
+    if (graph := graph_of(model)) is None:
+        return []
+    known = {id(tensor): f"input {name}" for name, tensor in input_tensors(model).items()}
+    for name in own_layers(model):
+        with suppress(LayerError):
+            known[id(tensor_of(model, name))] = name
+
+    def named(tensors: Any) -> list[str]:
+        return [known.get(id(each), f"tensor {id(each)}") for each in tensors]
+
+    tokens, steps = dict[str, tuple[Any, Any]](), list[Step]()
+    for _, nodes in sorted(graph._nodes_by_depth.items(), reverse=True):
+        for node in nodes:
+            kind, learns = type(node.operation).__name__, hasattr(node.operation, "weights")
+            learns = learns and bool(node.operation.weights)
+            steps.append(Step(kind, named(node.input_tensors), named(node.outputs), learns))
+            flat = (each for each in node.outputs if id(each) in known and len(each.shape) == 3)
+            tokens |= {known[id(each)]: (each.shape[1], each.shape[2]) for each in flat}
+    if found := stages_by_blocks(steps, tokens, named(graph.outputs)[0]):
+        return found
+    inner = ((n, part) for n, part in own_layers(model).items() if isinstance(part, keras.Model))
+    parts = ([f"{name}.{each}" for each in find_blocks(part)] for name, part in inner)
+    return next(filter(None, parts), [])
+
+
+def find_stages(model: Any) -> list[str]:
+    """The layers that end the middle stages of a model."""
+    shapes, found = shapes_of(model), list[str]()
+    pictures = {name: shape for name, shape in shapes.items() if len(shape) > 2}
+    layers = all_layers(model)
+    series = not pictures and any("Conv1D" in type(each).__name__ for each in layers.values())
+    if not series and (found := find_blocks(model)):
+        return some_stages(found)
+    places: dict[str, Any] = pictures
+    if series:
+        places = {name: shape for name, shape in shapes.items() if len(shape) == 2}
+    sizes = {
+        name: shape[1:] if _has_channels(layers[name]) else shape[:-1]
+        for name, shape in places.items()
+    }
+    return some_stages(stages_by_resolution(sizes))
+
+
+def _has_channels(layer: Any) -> bool:
+    """Whether the second axis of what a layer returns holds the features, not the last."""
+    return getattr(layer, "data_format", None) == "channels_first"
+
+
 def to_array(tensor: Any, what: str) -> Any:
     """A tensor of any backend as an array of numbers, in single precision at least."""
     if "float" in str(tensor.dtype) and "64" not in str(tensor.dtype):
@@ -149,7 +223,9 @@ class KerasModel(Network):
         return as_numbers(inputs, "X")
 
     def layers(self, batch: Any) -> tuple[Layer, ...]:
-        """Describe an array `batch` as input, what enters the last dense layer, and its output."""
+        """Describe an array `batch` as input, the ends of the middle stages, what enters the last
+        dense layer, and its output.
+        """
         raw = [Layer(INPUT, "input")] if isinstance(batch, np.ndarray) else []
         # The class of a layer may come from another copy of Keras.
         bases = {name: type(each).__mro__ for name, each in all_layers(self.model).items()}
@@ -159,7 +235,8 @@ class KerasModel(Network):
         of_floats = raw and batch.dtype.kind == "f"
         whole = all("int" not in str(each.dtype) for each in input_tensors(self.model).values())
         inside = (Layer(dense[-1] + ENTRANCE, "hidden"), Layer(dense[-1], "output"))
-        return (*raw, *inside) if of_floats and whole else inside
+        middle = [Layer(name + MOMENTS, "middle") for name in find_stages(self.model)]
+        return (*raw, *middle, *inside) if of_floats and whole else (*middle, *inside)
 
     def _places(self) -> dict[str, Any]:
         return all_layers(self.model)
@@ -178,5 +255,5 @@ class KerasModel(Network):
         raw, found = find_output(returned, self.scores, len(batch), self._name), {}
         for layer, each in values.items():
             here = inside[layer if layer in inside else layer.removesuffix(ENTRANCE)]
-            found[layer] = Read(each, getattr(here, "data_format", None) != "channels_first")
+            found[layer] = Read(each, not _has_channels(here))
         return Pass(to_array(raw, "the output"), found)

@@ -191,6 +191,11 @@ class Model(ABC):
         """Return the names of the features of a `layer`, if they have any."""
         return None
 
+    @property
+    def categories(self) -> Mapping[float, str]:
+        """The names of categories by their codes in the layer "table", as far as they are known."""
+        return {}
+
     def unknown_words(self, text: str) -> list[str]:
         """Return the words of a `text` that training never had, as far as that is known."""
         return []

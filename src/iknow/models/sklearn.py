@@ -32,12 +32,11 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from numbers import Real
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +51,7 @@ from iknow.core.text import shown
 from iknow.errors import InputError, LayerError
 from iknow.metrics.lipschitz import ACTIVATIONS, sensitivity_of, unwrap
 from iknow.metrics.metric import LEAVES
-from iknow.metrics.table import A_CATEGORY, A_GAP
+from iknow.metrics.table import A_CATEGORY, A_GAP, MOST_CODES, code_of
 from iknow.models.adapt import check_classifier, has_base, is_catboost
 from iknow.models.differences import compare_columns
 from iknow.models.inputs import (
@@ -82,7 +81,7 @@ from iknow.models.model import (
 TABLE = "table"
 SINGLE = ("BaseDecisionTree", "BaseForest", "BaseGradientBoosting")
 SEVERAL = ("BaseBagging", "BaseWeightBoosting")  # of any classifiers
-MOST_LEAVES = 1 << 24  # activations are float32, which holds all integers up to here
+MOST_LEAVES = MOST_CODES
 MOST_NAMES = 100_000
 MICROSECONDS_IN_DAY = 86_400e6
 
@@ -127,7 +126,7 @@ class SklearnModel(Model):
         labels = np.asarray(classes).tolist()
         if len(set(labels)) < len(labels):
             raise InputError(f"classes_ of {kind} must name each class once; got {labels[:10]}")
-        self.estimator, self.categories = estimator, dict[float, str]()
+        self.estimator, self._categories = estimator, dict[float, str]()
         outer, self.final = unwrap(estimator)
         given = [name for name, step in outer if step != "passthrough"]
         self._last_step = given[-1] if given else None
@@ -152,6 +151,10 @@ class SklearnModel(Model):
     def classes(self) -> Labels:
         labels: Labels = np.asarray(self.estimator.classes_)
         return labels
+
+    @property
+    def categories(self) -> Mapping[float, str]:
+        return self._categories
 
     def prepare(self, inputs: Any) -> Any:
         if type(inputs) is not np.ndarray:  # an array has no names of columns
@@ -280,7 +283,7 @@ class SklearnModel(Model):
     def _activations(self, batch: Any, layers: Sequence[str]) -> dict[str, Any]:
         found = {"input": _layer_numbers(batch)} if "input" in layers else {}
         if TABLE in layers and TABLE not in dict(self.steps):
-            found[TABLE] = find_table(batch, self.categories)
+            found[TABLE] = find_table(batch, self._categories)
         if set(layers) <= set(found):
             return {layer: found[layer] for layer in layers}
         inside = own_copy(batch)
@@ -374,11 +377,6 @@ def _read_objects(column: Any, names: dict[float, str]) -> tuple[Floats, Floats]
             if len(names) < MOST_NAMES:
                 names[values[i]] = str(value)
     return values[places], flags[places]
-
-
-def code_of(category: Any) -> float:
-    """The number that stands for a category in the layer "table", the same in every column."""
-    return float(crc32(str(category).encode("utf-8", "surrogatepass")) % MOST_LEAVES)
 
 
 def _inner_steps(name: str, step: Any) -> list[tuple[str, Any]]:

@@ -2,18 +2,16 @@
 
     1. a logistic regression of right on the confidence and the logarithm of the level without it,
        neither with a negative weight, orders the samples by one score (`iknow.core.calibration`);
-    2. samples of neighboring scores form steps, and isotonic regression on these corrects where the
-       curve of the logistic regression is wrong: a network may be sure of its errors, and labels
-       may be wrong however sure it is.
+    2. samples of neighboring scores form steps, and isotonic regression corrects the curve there: a
+       network may be sure of its errors, and labels may be wrong however sure it is.
 
 The second alone needs many samples, and a thousand are few: most of them are right. So each step is
-pulled towards the first, as if that had observed `PRIOR` samples more, spread over all steps. The
-first follows Platt in aiming at (n + 1) / (n + 2) and 1 / (n + 2) in place of 1 and 0, so that
-without an error among n samples it does not claim that there is never any.
+pulled towards the curve, as if that had observed `PRIOR` samples more, spread over all steps. The
+curve aims at (n + 1) / (n + 2) and 1 / (n + 2) in place of 1 and 0, as Platt has it: no error among
+n samples does not mean that there is never any.
 
-Level 0 is a step by itself, the lowest, with even odds as two samples more: what nothing in the
-validation data resembles is not more likely right than wrong, unless ordinary samples at level 0
-say so. Isotonic regression keeps it at most as likely as the step above it.
+Level 0 is a step by itself, the lowest, with even odds as two samples more: what resembles nothing
+is not more likely right than wrong, unless ordinary samples at level 0 say so.
 
 **Which samples?** Where others laid the path (those that choose, `reference`) these samples' levels
 are distributed as those of new ones. That holds for the ones that certify, and to use their labels

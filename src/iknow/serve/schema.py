@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, to_builtins
 
 from iknow.errors import IknowError
 
@@ -90,6 +90,9 @@ class RowAnswer(Struct, frozen=True, omit_defaults=True, gc=False):
     explanation: dict[str, Any] | None = None
 
 
+EXAMPLE = to_builtins(RowAnswer("setosa", "IK", "KNOWN", level=0.83, probability=0.996))
+
+
 class AssessReply(Struct, frozen=True):
     """What was said about the samples of a request, in their order.
 
@@ -102,7 +105,7 @@ class AssessReply(Struct, frozen=True):
     version: str
     bundle: str
     request: str
-    answers: tuple[RowAnswer, ...]
+    answers: Annotated[tuple[RowAnswer, ...], Meta(examples=[[EXAMPLE]])]
 
 
 class TrueLabel(Struct, frozen=True, forbid_unknown_fields=True):

@@ -36,7 +36,7 @@ from iknow.core.text import name as shown_name
 from iknow.core.text import shown
 from iknow.errors import ExportError, MissingExtraError
 from iknow.locking import unforked
-from iknow.metrics.table import A_CATEGORY, A_GAP
+from iknow.metrics.table import A_CATEGORY, A_GAP, code_of
 from iknow.models.adapt import has_base
 from iknow.models.export import BELIEF, LAYER, SCORES
 from iknow.models.export.graph import LABELS, OPSETS, TEXT, Builder, Tensor
@@ -44,7 +44,7 @@ from iknow.models.inputs import is_missing, is_number, is_sparse, own_copy, take
 from iknow.models.model import is_refusal
 from iknow.models.onnx.file import read_file
 from iknow.models.onnx.session import Session
-from iknow.models.sklearn import TABLE, SklearnModel, code_of
+from iknow.models.sklearn import TABLE, SklearnModel
 
 TRANSFORMERS = {
     "parts.run_pipeline": "Pipeline",

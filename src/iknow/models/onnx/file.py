@@ -138,7 +138,7 @@ class File:
         """The model with all its weights inside; the same bytes if they are."""
         if self.folder is None:
             return self.content
-        model = _parse(self.content, self.name)
+        model = parse(self.content, self.name)
         for tensor in _external(_messages(model)):
             if tensor.data_location == TensorProto.EXTERNAL:
                 load_external_data_for_tensor(tensor, self.folder)
@@ -211,7 +211,7 @@ class File:
         for name, shape in shapes.items():
             if name in self.makers and (set(shape[1:]) == {1} or self.has_channels(name)):
                 places[name] = shape[1:]
-            elif name in self.makers and len(shape) == 2:
+            elif len(shape) == 2:
                 tokens[name] = shape
         pictures = {name: size for name, size in places.items() if len(size) > 1}
         blocks = stages_by_blocks(steps, tokens, scores)
@@ -313,7 +313,7 @@ def read_file(model: Any) -> File:
 
 def read_bytes(content: bytes, name: str, folder: Path | None = None) -> File:
     """An ONNX model from its bytes; folder: where further files of it may be, None for nowhere."""
-    parsed = _parse(content, name)
+    parsed = parse(content, name)
     graph, messages = parsed.graph, list(_messages(parsed))
     _check_weights(messages, name, folder)
     nodes = [each for each in messages if isinstance(each, NodeProto)]
@@ -360,7 +360,7 @@ def serialize(model: Any, error: type[IknowError] = ExportError, advice: str = "
         ) from cause
 
 
-def _parse(content: bytes, name: str) -> Any:
+def parse(content: bytes, name: str) -> Any:
     try:
         parsed = ModelProto.FromString(content)
         if not parsed.HasField("graph"):

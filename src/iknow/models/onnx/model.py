@@ -20,6 +20,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,8 @@ from iknow.core.robustness import Sensitivity
 from iknow.core.text import name as shown_name
 from iknow.core.text import names, shown
 from iknow.errors import ExportError, IknowError, InputError, LayerError, RefusedError
+from iknow.locking import cached_property
+from iknow.metrics.table import code_of
 from iknow.models.export import BELIEF, LAYER, SCORES
 from iknow.models.inputs import (
     NUMERIC_KINDS,
@@ -61,7 +64,7 @@ from iknow.models.network import (
     find_moments,
     without_moments,
 )
-from iknow.models.onnx.file import PRODUCTS, TEXT, Declared, listed, read_bytes, read_file
+from iknow.models.onnx.file import PRODUCTS, TEXT, Declared, listed, parse, read_bytes, read_file
 from iknow.models.onnx.session import Session
 
 Batch = NDArray[Any] | Fields
@@ -336,6 +339,19 @@ class PortableModel(OnnxModel):
     @property
     def classes(self) -> Labels | None:
         return self._classes
+
+    @cached_property
+    def categories(self) -> Mapping[float, str]:
+        nodes = parse(self.content, self._name).graph.node
+        told = [{each.name: each for each in node.attribute} for node in nodes]
+        pairs = [
+            zip(each["keys_strings"].strings, each["values_floats"].floats, strict=True)
+            for each in told
+            if {"keys_strings", "values_floats"} <= each.keys()
+        ]
+        # Encoders look up texts too, but find other numbers.
+        found = {value: key.decode() for key, value in chain.from_iterable(pairs)}
+        return {value: key for value, key in found.items() if value == code_of(key)}
 
     @property
     def takes_text(self) -> bool:

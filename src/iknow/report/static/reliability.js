@@ -31,7 +31,7 @@ function draw(bins) {
   const most = Math.max(...bins.map(({ n }) => n));
   const ticks = [0, 0.25, 0.5, 0.75, 1];
   return svg("svg", { class: "stairs", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img",
-    "aria-label": bins.map((b) => `${percent(b.likely, 1)} likely: ${percent(b.right, 1)} of ${b.n} right`).join("; ") },
+    "aria-label": bins.map((b) => `${percent(b.likely, 1)} likely: ${percent(b.right, 1)} right`).join("; ") },
   ticks.map((tick) => [
     svg("line", { class: "axis", x1: x(0), x2: x(1), y1: y(tick), y2: y(tick) }),
     svg("text", { x: LEFT - 6, y: y(tick) + 4, "text-anchor": "end" }, `${100 * tick}%`),

@@ -14,7 +14,7 @@ function mark(x, { label, distance }, side) {
 }
 
 /* Distances on a line, and how far the reach goes. With a quorum the last sample decides. */
-function ruler({ reach, ...layer }) {
+function ruler({ reach, limit, ...layer }) {
   const sides = ["for", "against"].filter((side) => Number.isFinite(layer[side].at(-1)?.distance));
   const values = sides.map((side) => layer[side].at(-1).distance).concat(reach ?? []);
   if (!values.length) return null;
@@ -25,7 +25,7 @@ function ruler({ reach, ...layer }) {
     reach === null ? null : [
       svg("rect", { class: "reach", x: EDGE, y: BASE - 9, width: end - EDGE, height: 18, rx: 4 }),
       svg("line", { class: "end", x1: end, x2: end, y1: 16, y2: BASE + 11 }),
-      svg("text", { class: "reach-label", x: end, y: 12, "text-anchor": anchor }, `reach ${short(reach)}`)],
+      svg("text", { class: "reach-label", x: end, y: 12, "text-anchor": anchor }, `${limit} ${short(reach)}`)],
     svg("line", { class: "axis", x1: EDGE, x2: WIDTH - EDGE, y1: BASE, y2: BASE }),
     sides.flatMap((side) => [
       layer[side].slice(0, -1).filter(({ distance }) => distance !== null).map(({ distance }) =>

@@ -16,7 +16,8 @@ const said = ({ belief }) => (belief === null ? "no answer" : `“${brief(belief
 /** @param {UnknownRow} found */
 function detail(found) {
   const standing = found.level === null ? null : [h("dt", null, "level"),
-    h("dd", null, level(found.level), found.decides ? `, decided by ${found.decides}` : "")];
+    h("dd", null, level(found.level)),
+    found.decides ? [h("dt", null, "decides"), h("dd", null, found.decides)] : null];
   const large = Pictures.draw(found.picture, `The sample that it says ${said(found)} about`);
   return h("div", { class: "detail" },
     h("div", { class: "portrait" }, large,
