@@ -28,7 +28,9 @@ frequent ones of a column, all are alike.
 What no training sample has is new: a gap where there was none, a category that never occurred, a
 text among numbers. It is put twice as far away as any training value lies from its median, so that
 it fails closed. A gap is put twice as far again: where some ordinary samples hold rare categories
-that few training samples missed, a column that is gone still stands out from them. A column in which most values occur once, such as names, free text or numbers of
+that few training samples missed, a column that is gone still stands out from them.
+
+A column in which most values occur once, such as names, free text or numbers of
 customers, says nothing about what is alike, and is left out. Flags and codes jump, so no robust
 radius rests on a `Table`.
 
