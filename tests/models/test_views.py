@@ -2,16 +2,20 @@
 and that belief, layers and what is proven of them stay those of the image itself.
 """
 
+import copy
+import pickle
 import warnings
+from contextlib import suppress
 
 import numpy as np
 import pytest
 import torch
 from scipy import ndimage
+from scipy.stats import binom
 from torch import nn
 
 from iknow import Ball, EpistemicClassifier
-from iknow.errors import InputError
+from iknow.errors import InputError, SelectionError
 from iknow.evaluation import compare
 from iknow.models import FunctionModel, Model, PrecomputedModel, as_model
 from iknow.models.views import NAMED, ask_views, check_views, mean_confidence
@@ -285,3 +289,54 @@ def test_a_comparison_shows_what_views_bring():
     alone = compare(viewed, *pairs, perturbations=(), accuracy=0.8)
     np.testing.assert_array_equal(alone.augrc[0], found.augrc[1])
     np.testing.assert_array_equal(alone.certified[0], found.certified[1])
+
+
+def test_a_copy_and_a_pickle_average_over_the_same_views(classifier):
+    before = classifier.assess(X[TEST]).confidence
+    for other in (copy.deepcopy(classifier), pickle.loads(pickle.dumps(classifier))):
+        np.testing.assert_array_equal(other.assess(X[TEST]).confidence, before)
+
+
+def test_no_views_are_none(tmp_path):
+    fitted(as_model(Sides(), views=())).save(tmp_path / "x.iknow")
+    loaded = EpistemicClassifier.load(tmp_path / "x.iknow", Sides())
+    assert loaded.assess(X[TEST]).over_views is None
+
+
+@pytest.mark.slow
+def test_promises_hold_with_views_that_the_samples_choose():
+    """An accuracy fails no more often, and false alarms are no more frequent, than promised."""
+    rng = np.random.default_rng(0)
+
+    def draw(n):
+        y = rng.integers(0, 2, n)
+        columns = [2 * y - 1 + rng.normal(size=n), *rng.normal(size=(3, n))]
+        return np.column_stack(columns).astype(np.float32), y
+
+    def scores(batch):
+        odds = batch[:, 0] + 0.35 * batch[:, 1]
+        return np.column_stack([-odds, odds])
+
+    def turned(batch):
+        return batch * np.array([1, -1, 1, 1], np.float32)
+
+    def noisy(batch):
+        return batch + 0.5 * batch[:, [0, 2, 0, 0]] * np.array([0, 1, 0, 0], np.float32)
+
+    model = as_model(FunctionModel(scores), views=(turned, noisy))
+    ec = EpistemicClassifier(model, progress=False).fit(*draw(300))
+    new, truth = draw(6000)
+    failures, alarms, used, n = 0, [], set(), 150
+    for seed in range(n):
+        ec.random_state = seed
+        inputs, labels = draw(250)
+        with warnings.catch_warnings(), suppress(SelectionError):
+            warnings.simplefilter("ignore")
+            alarms.append((ec.tune(inputs, false_alarm=0.2).assess(new).assertion != "IK").mean())
+            ec.tune(inputs, labels, accuracy=0.92, confidence=0.8)
+            known = ec.assess(new).assertion == "IK"
+            failures += (ec.predict(new) == truth)[known].mean() < 0.92
+            used.add(ec.selection_.levels.views)
+    assert len(used) > 1
+    assert failures <= binom.isf(1e-3, n, 0.2)
+    assert np.mean(alarms) <= 0.2 + 3 * np.std(alarms) / np.sqrt(n)

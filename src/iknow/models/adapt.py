@@ -131,7 +131,13 @@ def as_model(
         >>> type(as_model(trained)).__name__
         'SklearnModel'
     """
-    given = {"pool": pool, "scores": scores, "embed": embed, "views": views, "device": device}
+    given = {
+        "pool": pool,
+        "scores": scores,
+        "embed": embed,
+        "views": views or None,
+        "device": device,
+    }
     given = {name: value for name, value in given.items() if value is not None}
     kind = next((each for each in KINDS if each.recognizes(model)), None)
     if kind is None and hasattr(model, "observe") and not isinstance(model, type):
@@ -150,7 +156,7 @@ def as_model(
     if refused := [name for name in OPTIONS if name in given and name not in takes]:
         raise InputError(f"{refused[0]}= does not apply to {kind.name}: leave it out")
     if isinstance(model, Model):
-        if views is None:
+        if not views:
             return model
         viewed = with_views(model, views)
         viewed.options = {**model.options, "views": views}
@@ -165,7 +171,7 @@ def as_model(
         raise MissingExtraError(f"reading {kind.name}", kind.extra) from error
     found: Model = adapter(model, **{name: given[name] for name in kind.takes if name in given})
     found.source, found.knows_columns = model, is_estimator(model)
-    found.views = read_views(() if views is None else views)
+    found.views = read_views(views or ())
     found.options = {name: given[name] for name in OPTIONS if name in given}
     return found
 

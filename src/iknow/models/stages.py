@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 MOST_STAGES = 3
+LONGEST_BLOCK = 12  # stretches between tensors that all goes through
 
 
 class Step(NamedTuple):
@@ -59,9 +60,9 @@ def stages_by_blocks(
         names = {name for name, each in shapes.items() if each == shape}
         start = next(name for name in shapes if name in names)
         between, ends = _segments(steps, start, scores, names)
-        kinds = [tuple(sorted(step.kind for step in segment)) for segment in between]
+        kinds = [hash(tuple(sorted(step.kind for step in segment))) for segment in between]
         weighs = [any(step.has_weights for step in segment) for segment in between]
-        for period in range(1, len(kinds) // 2 + 1):
+        for period in range(1, min(len(kinds) // 2, LONGEST_BLOCK) + 1):
             for first in range(len(kinds) - 2 * period + 1):
                 block, n = kinds[first : first + period], 1
                 while kinds[first + n * period :][:period] == block:
