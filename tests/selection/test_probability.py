@@ -226,10 +226,10 @@ def test_the_interval_holds_the_accuracy_in_19_of_20_draws(make, n, m):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("make", MAKERS)
-@pytest.mark.parametrize("n", [150, 1000, 5000])
+@pytest.mark.parametrize("n", [150, 2000])
 @pytest.mark.parametrize("m", [30, 1000, 10_000])
 def test_the_interval_holds_the_accuracy_in_many_draws(make, n, m):
-    assert covered(n, m, 400, make) >= 0.92  # of 0.95, fewer have a probability of 5e-3
+    assert covered(n, m, 200, make) >= 0.91  # of 0.95, fewer have a probability of 5e-3
 
 
 def test_a_shift_to_what_was_never_seen_lowers_the_estimate_and_widens_it():

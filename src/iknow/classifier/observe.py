@@ -81,7 +81,7 @@ def read(classifier: EpistemicClassifier, source: Plan | Model, X: Any, y: Any =
             try:
                 chosen = check_features(classifier, model, table, layers if known else None)
             except InputError as error:
-                raise _explained(error, trained, prepared) from error
+                raise _explained(error, model, trained, prepared) from error
             prepared = prepared if chosen is None else prepared[chosen]
         for inputs_before in trained:
             certain, probable = find_changed_columns(inputs_before, prepared)
@@ -105,9 +105,10 @@ def _inputs_of(plan: Any) -> tuple[Any, ...]:
     return (plan.probe.inputs,) if isinstance(plan.probe, Probe) else ()
 
 
-def _explained(error: InputError, trained: tuple[Any, ...], given: Any) -> InputError:
+def _explained(error: InputError, model: Model, trained: tuple[Any, ...], given: Any) -> InputError:
     """The error, after what tells these samples from training inputs."""
-    told = [each for known in trained for each in find_differences(known, given)]
+    prepared = (model.prepare(known) for known in trained)  # a bundle holds them as they came
+    told = [each for known in prepared for each in find_differences(known, given)]
     return type(error)(f"{'; '.join(told)} ({error})") if told else error
 
 
@@ -188,7 +189,7 @@ def observe(
                 for layer, values in observation.activations.items():
                     check_width(layer, values, plan.probe.observed.activations[layer].shape[1])
         except InputError as error:
-            raise _explained(error, _inputs_of(plan), batch) from error
+            raise _explained(error, model, _inputs_of(plan), batch) from error
         if (n_columns := observation.scores.shape[1]) != n_scored:
             raise InputError(
                 f"the scores must have a column for each of the {n_scored} classes; got {n_columns}"

@@ -34,6 +34,7 @@ from iknow.core.text import names, shown
 from iknow.errors import ExportError, IknowError, InputError, LayerError, RefusedError
 from iknow.locking import cached_property
 from iknow.metrics.table import code_of
+from iknow.models.differences import compare_columns
 from iknow.models.export import BELIEF, LAYER, SCORES
 from iknow.models.inputs import (
     NUMERIC_KINDS,
@@ -146,14 +147,18 @@ class OnnxModel(Network):
         several = len(self.inputs) > 1
         if isinstance(inputs, Fields):
             inputs = inputs.arrays
+        inputs = as_pandas(inputs)
         if several and hasattr(inputs, "iloc") and getattr(inputs, "ndim", 0) == 2:
             inputs = {column: inputs[column] for column in inputs.columns}
         if not several and not isinstance(inputs, Mapping):
             inputs = {self.inputs[0]: inputs}
         if not isinstance(inputs, Mapping) or set(inputs) != set(self.inputs):
-            got = names(inputs, 20) if isinstance(inputs, Mapping) else type(inputs).__name__
+            by_name = isinstance(inputs, Mapping)
+            got = names(inputs, 20) if by_name else type(inputs).__name__
+            as_table = by_name and several
+            told = compare_columns(inputs, self.inputs, "leave it out") + ": " if as_table else ""
             raise InputError(
-                f"{self._name} takes a dict of arrays by the names of its inputs, "
+                f"{told}{self._name} takes a dict of arrays by the names of its inputs, "
                 f"{listed(self._file.inputs)}; got {got}"
             )
         arrays = {}
@@ -372,7 +377,9 @@ class PortableModel(OnnxModel):
         columns of a table with the features' names are taken in the order of the features.
         """
         if is_sparse(inputs):  # first, as one format of them is a dict
-            return inputs.tocsr()
+            if len(self.inputs) == 1:
+                return inputs.tocsr()
+            inputs = inputs.toarray()
         if self.matches(inputs):
             inputs = as_pandas(inputs)[self._columns]
         given: Any = inputs.arrays if isinstance(inputs, Fields) else inputs
