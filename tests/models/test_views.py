@@ -90,8 +90,8 @@ def test_a_mirror_that_changes_answers_is_left_out_and_said():
     assert (mirror.kind, mirror.agreement, mirror.is_used) == ("mirror", 0.0, False)
     assert ec.selection_.levels.views == ("shift",)
     said = str(ec.selection_)
-    assert "Passes of the model for each sample: 5, for views shift (the same answer for" in said
-    assert "mirror (left out: the same answer for 0.0%" in said
+    assert "averaged over 5 passes of the model for each sample: as it is, shift (" in said
+    assert "Views left out, as the model changes its answers: mirror (0.0% alike)" in said
 
 
 def test_harmlessness_is_judged_without_the_samples_that_certify():

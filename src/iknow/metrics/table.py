@@ -299,7 +299,7 @@ class Table(Metric):
         return np.hstack([scaled, gaps, categories])
 
     def restore(self, points: Any) -> Any:
-        """Return values and flags; of a category beyond the most frequent ones the code is -1."""
+        """Return values and flags behind `points`; a category that is not frequent has code -1."""
         values, gaps, categories = np.split(
             points, (len(self.center), 2 * len(self.center)), axis=1
         )
