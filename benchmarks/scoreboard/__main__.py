@@ -18,11 +18,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--device", help="such as cuda, for networks and search")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--only", nargs="*", choices=[*PROBLEMS, ADAPTIVE], metavar="NAME")
+    parser.add_argument("--only", nargs="*", choices=[*PROBLEMS, *ADAPTIVE], metavar="NAME")
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 1) // 2))
     parser.add_argument("--quick", action="store_true", help="few samples, to see that it runs")
     asked = parser.parse_args(arguments)
-    names = asked.only or [ADAPTIVE, *PROBLEMS]
+    names = asked.only or [*ADAPTIVE, *PROBLEMS]
     jobs = [
         (name, seed) for seed in range(asked.first, asked.first + asked.seeds) for name in names
     ]

@@ -19,7 +19,7 @@ from benchmarks.scoreboard.measuring import measure
 from benchmarks.scoreboard.methods import COVERAGES, Methods
 from benchmarks.scoreboard.problems import PROBLEMS
 
-ADAPTIVE = "adaptive attack"
+ADAPTIVE = ("adaptive attack", "adaptive attack, CIFAR-10")
 RESULTS = "results.json"
 
 Job = tuple[str, int]
@@ -29,10 +29,13 @@ def run_job(job: Job, folder: Path, device: str | None, quick: bool) -> dict[str
     """The record of one problem and seed."""
     begun = time.monotonic()
     name, seed = job
-    if name == ADAPTIVE:
-        from benchmarks.scoreboard.torch.adaptive import study
+    if name in ADAPTIVE:
+        from benchmarks.scoreboard.torch.adaptive import STUDIES, study
 
-        found = study(load(folder, "mnist", seed).flat(), seed, device or "cpu", quick)
+        given = STUDIES[name]
+        data = load(folder, given.dataset, seed)
+        data = data.flat() if given.kind == "mlp" else data
+        found = study(given, data, seed, device or "cpu", quick)
         return {"runs": found, "seconds": round(time.monotonic() - begun, 1)}
     problem = PROBLEMS[name]
     data = load(folder, problem.dataset, seed)

@@ -146,18 +146,23 @@ def wrong_labels(summary: Summary) -> str:
 
 def adaptive(summary: Summary) -> str:
     """Right answers turned into wrong IK, mean of seeds."""
-    runs = [run["runs"] for run in summary.runs.get(ADAPTIVE, {}).values()]
-    if not runs:
-        return "Not run."
     attacks = {"strong": "every voice", "as worded": "distance"}
-    rows = []
-    for name in (each for each in runs[0] if each not in ("of", "epsilon")):
-        method, coverage = name.rsplit(" ", 1)
-        attack = next((attacks[each] for each in attacks if method.endswith(each)), "confidence")
-        share = percent(float(np.mean([run[name] for run in runs])))
-        rows.append([method.split()[0], attack, coverage, share])
-    note = f"{len(runs)} seeds of {runs[0]['of']} samples, ε = {runs[0]['epsilon']}."
-    return f"{_table(['method', 'attack on', 'coverage', 'broken, %'], rows, (0, 1))}\n\n{note}"
+    rows, notes = [], []
+    for study in (each for each in ADAPTIVE if each in summary.runs):
+        runs = [run["runs"] for run in summary.runs[study].values()]
+        problem = "CIFAR-10" if study.endswith("CIFAR-10") else "MNIST"
+        for name in (each for each in runs[0] if each not in ("of", "epsilon")):
+            method, coverage = name.rsplit(" ", 1)
+            known = (attacks[each] for each in attacks if method.endswith(each))
+            attack = next(known, "confidence")
+            share = percent(float(np.mean([run[name] for run in runs])))
+            rows.append([problem, method.split()[0], attack, coverage, share])
+        given = f"{len(runs)} seeds of {runs[0]['of']} samples, ε = {runs[0]['epsilon']}"
+        notes.append(f"{problem}: {given}.")
+    if not rows:
+        return "Not run."
+    heads = ["network", "method", "attack on", "coverage", "broken, %"]
+    return f"{_table(heads, rows, (0, 1, 2))}\n\n{' '.join(notes)}"
 
 
 def accuracies(summary: Summary) -> str:

@@ -36,6 +36,7 @@ from benchmarks.scoreboard.summary import Summary
 from benchmarks.scoreboard.targets import judge
 from iknow import EpistemicClassifier
 from iknow.evaluation.peers import Observed, Softmax
+from iknow.metrics import Cosine
 from iknow.search.cells import CpuIndex
 
 pytestmark = pytest.mark.slow
@@ -107,8 +108,9 @@ def test_descent_stays_within_its_limits(mode, limits, least):
     x = torch.rand(60, 6, generator=torch.Generator().manual_seed(0))
     y = (x[:, 0] > 0.5).long()
     layers = {"input": LayerEvidence(x, y, 2, (1, 3))}
-    maps, limits = {"input": lambda a: a}, {"input": limits}
-    conditions = Conditions(torch.nn.Linear(6, 2), maps, layers, limits, least)
+    network = torch.nn.Linear(6, 2)
+    look, limits = lambda a: (network(a), {"input": a}), {"input": limits}
+    conditions = Conditions(look, layers, limits, least)
     start, target = x[:10], 1 - y[:10]
     found = descend(conditions, start, target, x[10:20], 0.1, 9, begin="guide", mode=mode)
     assert (found - start).abs().max() <= 0.1 + 1e-6
@@ -125,8 +127,8 @@ def test_descent_turns_an_answer_where_every_voice_can_be_satisfied():
     with torch.no_grad():
         network.weight.copy_(torch.tensor([[-9.0, 0.0], [9.0, 0.0]]))
         network.bias.copy_(torch.tensor([9.0, -9.0]) / 2)
-    layer, maps = LayerEvidence(x, y, 2, (1, 3)), {"input": lambda a: a}
-    conditions = Conditions(network, maps, {"input": layer}, {"input": (0.1, 1.2, 0.2)}, 1.5)
+    layer, look = LayerEvidence(x, y, 2, (1, 3)), lambda a: (network(a), {"input": a})
+    conditions = Conditions(look, {"input": layer}, {"input": (0.1, 1.2, 0.2)}, 1.5)
     start = torch.tensor([[0.44, 0.3], [0.45, 0.7]])
     target = torch.tensor([1, 1])
     found = descend(conditions, start, target, x[:2], 0.2, 60, begin="self", mode="sum")
@@ -137,6 +139,27 @@ def test_descent_turns_an_answer_where_every_voice_can_be_satisfied():
     assert (own <= 0.1).all()
     assert (other >= 1.2 * own).all()
     assert (tenth <= 0.2).all()
+
+
+def test_the_attack_sees_the_points_that_the_library_searches():
+    torch = pytest.importorskip("torch")
+    from benchmarks.scoreboard.torch.adaptive import observer
+    from benchmarks.scoreboard.torch.training import build
+
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(torch.nn.Unflatten(1, (3, 32, 32)), build("resnet", 3072, 3, 8))
+    network.eval()
+    x = np.random.default_rng(0).random((40, 3072), dtype=np.float32)
+    ec = EpistemicClassifier(network, classes=[0, 1, 2], progress=False)
+    ec.fit(x, np.arange(40) % 3)
+    names = list(ec.layers_)
+    assert any(name.endswith(".moments") for name in names)
+    directions = [name for name in names if isinstance(ec.indexes_[name].metric, Cosine)]
+    _, points = observer(network, names, directions)(torch.from_numpy(x))
+    for name, index in ec.indexes_.items():
+        found = points[name].detach().numpy()
+        order = np.argsort(np.arange(40) % 3, kind="stable")
+        np.testing.assert_allclose(found[order], index.points, atol=1e-4)
 
 
 TABLES = (

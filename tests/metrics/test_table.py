@@ -245,7 +245,7 @@ def column_distance(training, left, right, spread, new):
     def describe(cell):
         """Where a cell lies on the line of its column, its gap and its category."""
         if cell is GAP:
-            return 0.0, 1.0 if any(each is GAP for each in training) else new, None
+            return 0.0, 1.0 if any(each is GAP for each in training) else 2 * new, None
         if isinstance(cell, list):
             known = cell[0] in distinct
             return 0.0 if known else new, 0.0, cell[0] if cell[0] in common else None

@@ -8,7 +8,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
-from iknow import EpistemicClassifier, make_report
+from iknow import EpistemicClassifier, RelativeBall, make_report
 
 pytestmark = pytest.mark.filterwarnings("ignore:no layer has a known Lipschitz")
 
@@ -69,6 +69,15 @@ def test_texts_are_shown_in_full_width_with_the_words_that_matter(open_page):
     assert f"{told}{max(layer.features, key=lambda each: each.share).feature} " in page.text(
         "#detail"
     )
+
+
+def test_that_something_like_it_must_have_been_seen_is_said(open_page, assessed):
+    rules = {"hidden": RelativeBall(0.8, 1.5, seen=1.25), "logits": RelativeBall(0.8, 1.5)}
+    assessment, y_true = assessed(n=60, rules=rules, n_neighbors=10)
+    said = open_page(make_report(assessment, y_true)).text("#controls")
+    words = "something like it must have been seen, the tenth nearest sample of any class within"
+    assert f"Layer hidden: {words} 1.25." in said
+    assert f"Layer logits: {words}" not in said
 
 
 def test_a_dataset_shows_its_pictures(open_page, assessed):

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from iknow.core.level import NEIGHBORS
@@ -95,12 +95,11 @@ def nearest_guides(start: Tensor, x: Tensor, y: Tensor, n_classes: int, n_guides
 
 @dataclass(frozen=True, eq=False)
 class Conditions:
-    """What IK needs: maps to layers, evidence in them, and (radius, ratio, seen), by layer; and the
-    least log-odds. A silent voice has the limit inf, 0, inf, or -inf.
+    """What IK needs: evidence in layers, (radius, ratio, seen), by layer, and the least log-odds. A
+    silent voice has the limit inf, 0, inf, or -inf. observe: inputs → logits, and points by layer.
     """
 
-    network: nn.Module
-    maps: dict[str, Callable[[Tensor], Tensor]]
+    observe: Callable[[Tensor], tuple[Tensor, dict[str, Tensor]]]
     layers: dict[str, LayerEvidence]
     limits: dict[str, tuple[float, float, float]]
     least: float
@@ -118,15 +117,18 @@ def descend(
     kept, momentum = changed.clone(), torch.zeros_like(changed)
     done = torch.zeros(len(x), dtype=torch.bool, device=x.device)
     found: dict[str, tuple[Tensor, ...]] = {}
+    with torch.no_grad():
+        _, guides = conditions.observe(guide)
     for step in range(steps):
         fresh = step % SEARCH_EVERY == 0 or step == steps - 1
         changed = changed.detach().requires_grad_(True)
-        missing, holds = _judge(conditions, changed, target, found, fresh)
+        logits, points = conditions.observe(changed)
+        missing, holds = _judge(conditions, logits, points, target, found, fresh)
         if fresh:
             new = holds & ~done
             kept[new], done = changed.detach()[new], done | holds
         if mode == "distance":
-            missing = [missing[0], *_distances(conditions, changed, guide)]
+            missing = [missing[0], *_distances(conditions, points, guides)]
         losses = torch.stack(missing)
         loss = losses.sum(0) * 0.2 + losses.amax(0) if mode == "max" else losses.sum(0)
         (gradient,) = torch.autograd.grad(loss.sum(), changed)
@@ -139,11 +141,10 @@ def descend(
 
 
 def _judge(
-    conditions: Conditions, x: Tensor, target: Tensor, found: dict[str, tuple[Tensor, ...]],
-    fresh: bool,
+    conditions: Conditions, logits: Tensor, points: dict[str, Tensor], target: Tensor,
+    found: dict[str, tuple[Tensor, ...]], fresh: bool,
 ) -> tuple[list[Tensor], Tensor]:  # fmt: skip
     """What is missing of each condition, and where all hold by the neighbors last found."""
-    logits = conditions.network(x)
     own_logit = logits.gather(1, target[:, None])[:, 0]
     others = logits.scatter(1, target[:, None], -torch.inf)
     best, odds = others.amax(1), own_logit - others.logsumexp(1)
@@ -152,7 +153,7 @@ def _judge(
     if conditions.least > -torch.inf:
         missing.append(functional.relu(conditions.least - odds + 0.02) * 0.3)
     for name, (radius, ratio, seen) in conditions.limits.items():
-        queries, layer = conditions.maps[name](x), conditions.layers[name]
+        queries, layer = points[name], conditions.layers[name]
         if fresh:
             found[name] = layer.find(queries.detach(), target)
         own, other, tenth = (layer.distance(queries, rows) for rows in found[name])
@@ -164,9 +165,11 @@ def _judge(
     return missing, holds
 
 
-def _distances(conditions: Conditions, x: Tensor, guide: Tensor) -> list[Tensor]:
+def _distances(
+    conditions: Conditions, points: dict[str, Tensor], guide: dict[str, Tensor]
+) -> list[Tensor]:
     """Distances to one training sample in every layer, in units of the radii."""
     return [
-        (conditions.maps[name](x) - conditions.maps[name](guide)).norm(dim=1) / min(radius, seen)
+        (points[name] - guide[name]).norm(dim=1) / min(radius, seen)
         for name, (radius, _, seen) in conditions.limits.items()
     ]

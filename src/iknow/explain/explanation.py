@@ -134,9 +134,9 @@ class LayerExplanation:
         )
 
     def to_dict(self, training: bool = True) -> dict[str, Any]:
-        """The same as plain values for JSON, names shortened, numbers that it lacks as None.
+        """Return the same as plain values for JSON, which lacks some numbers: None.
 
-        training: whether to tell values of training samples.
+        `training`: whether to tell values of training samples.
         """
 
         def plain(exemplars: Sequence[Exemplar]) -> list[dict[str, Any]]:
@@ -301,7 +301,7 @@ class Explanation:
         return f"level {self.level:.2g}{start}, the model's probability {chance}{right}"
 
     def to_dict(self, training: bool = True) -> dict[str, Any]:
-        """What it says as plain values for JSON; training: as for a layer."""
+        """Return what it says as plain values for JSON; `training` as for a layer."""
         return {
             "sentence": shorten(self.sentence, LONGEST_SENTENCE),
             "decides": "" if self.deciding is None else self.deciding.title,

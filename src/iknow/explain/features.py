@@ -42,6 +42,10 @@ class FeatureDifference:
         share: What it adds to the p-th power of the distance to the deciding sample, the last one
             for, as a share of it; 0 if the distance is 0.
         unseen: What training never had, in words; empty if there is nothing new.
+
+    Examples:
+        >>> print(FeatureDifference("age", 91.0, (40.0, 38.0), (True, True), 0.97))
+        age 91 (97%)
     """
 
     feature: str
@@ -59,7 +63,7 @@ class FeatureDifference:
         return (self.feature, told(self.value), *others, self.unseen or f"{self.share:.0%}")
 
     def to_dict(self, training: bool) -> dict[str, Any]:
-        """Plain values; training: whether to tell those of training samples."""
+        """Return plain values; `training`: whether to tell those of training samples."""
         hidden = {"share", *(() if training else ("values", "marked"))}
         hidden |= set() if self.unseen else {"unseen"}
         shown = {name: each for name, each in vars(self).items() if name not in hidden}

@@ -57,6 +57,10 @@ class Finding:
         holds: Whether that is so.
         level: What the voice says, from 0 to 1; None without levels.
         fact: The same as a sentence.
+
+    Examples:
+        >>> print(Finding("nearness", "input", 1.7, 1.2, False, 0.1, "it is far"))
+        nearness 1.7, too far (IK: 1.2 or less)
     """
 
     voice: str

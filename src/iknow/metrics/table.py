@@ -27,7 +27,10 @@ frequent ones of a column, all are alike.
 
 What no training sample has is new: a gap where there was none, a category that never occurred, a
 text among numbers. It is put twice as far away as any training value lies from its median, so that
-it fails closed. A column in which most values occur once, such as names, free text or numbers of
+it fails closed. A gap is put twice as far again: where some ordinary samples hold rare categories
+that few training samples missed, a column that is gone still stands out from them.
+
+A column in which most values occur once, such as names, free text or numbers of
 customers, says nothing about what is alike, and is left out. Flags and codes jump, so no robust
 radius rests on a `Table`.
 
@@ -95,6 +98,7 @@ from iknow.metrics.metric import Metric, check_fitted, in_parts, register_metric
 NORMAL_IQR = 1.3489795003921634  # the interquartile range of the standard normal distribution
 LARGEST = float(np.finfo(np.float32).max)
 LEAST_NEW = 30.0  # scales that what is new is away at least; far more would slow down the search
+GAP_AMONG_NEW = 2.0  # so far is a gap where none was, beside what else is new
 A_GAP, A_CATEGORY = 1.0, 2.0  # flags of values
 NUMBERS, CATEGORIES, LEFT_OUT = 0.0, 1.0, 2.0  # kinds of columns
 MOST_CODES = 1 << 24  # activations are float32, which holds all integers up to here
@@ -265,7 +269,7 @@ class Table(Metric):
         with np.errstate(over="ignore"):
             furthest = np.abs(np.where(flags == 0, (values - center) / scale, 0.0)).max()
         new = min(max(LEAST_NEW, 2 * float(furthest)), LARGEST)
-        weight = np.where(missing.any(axis=0), 1.0, new)
+        weight = np.where(missing.any(axis=0), 1.0, GAP_AMONG_NEW * new)
         return Table(center, scale, weight, kind, **joined, new=np.array([new]))
 
     def transform(self, activations: Any) -> Any:
@@ -295,7 +299,7 @@ class Table(Metric):
         return np.hstack([scaled, gaps, categories])
 
     def restore(self, points: Any) -> Any:
-        """Return values and flags; of a category beyond the most frequent ones the code is -1."""
+        """Return values and flags behind `points`; a category that is not frequent has code -1."""
         values, gaps, categories = np.split(
             points, (len(self.center), 2 * len(self.center)), axis=1
         )

@@ -176,14 +176,17 @@ class Selection:
                 )
             )
         if self.views:
-            used = [each for each in self.views if each.is_used]
-            n = 1 + sum(each.passes for each in used)
-            told = (
-                f"{each.kind} ({'' if each.is_used else 'left out: '}the same answer for "
-                f"{percent(each.agreement)} of those it is surest of)"
-                for each in self.views
+            used, left = (
+                [f"{v.kind} ({percent(v.agreement)} alike)" for v in self.views if v.is_used is on]
+                for on in (True, False)
             )
-            said.append(f"Passes of the model for each sample: {n}, for views {', '.join(told)}")
+            n = 1 + sum(each.passes for each in self.views if each.is_used)
+            said.append(
+                f"Confidence is averaged over {n} passes of the model for each sample: as it is"
+                + "".join(f", {each}" for each in used)
+            )
+            if left:
+                said.append(f"Views left out, as the model changes its answers: {', '.join(left)}")
         guaranteed = "Was guaranteed" if self.stale else "Guaranteed"
         if self.stale:
             said.append(
