@@ -101,3 +101,12 @@ def test_a_third_of_the_labels_wrong_is_left_alone():
     flipped = np.random.default_rng(1).random(1000) < 0.33
     for labels in (np.where(flipped, 1 - truth, truth), np.where(truth == 0, flipped, 1)):
         assert find_slip(belief, labels, CLASSES[:2], "training", named=False) is None
+
+
+def test_a_model_that_always_says_the_same_is_left_alone_whatever_rounding_does():
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        n_classes = int(rng.integers(2, 6))
+        truth = rng.choice(n_classes, int(rng.integers(2, 300)))
+        belief = np.full(len(truth), rng.integers(n_classes))
+        assert find_slip(belief, truth, CLASSES[:n_classes], "training", named=False) is None

@@ -61,7 +61,8 @@ def find_slip(belief: Ints, labels: Ints, classes: Labels, what: str, named: boo
     excess = right - n * chance
     useful = USEFUL * max(float(np.minimum(*sizes).sum() - n * chance), 0.0)
     is_chance = excess < norm.isf(USELESS) * np.sqrt(variance)
-    if is_chance and useful - excess > norm.isf(REFUSED) * np.sqrt(variance + useful):
+    missing = norm.isf(REFUSED) * np.sqrt(variance + useful)
+    if is_chance and useful - excess > max(missing, 1.0):  # rounding is no missing sample
         return (
             f"{said}, as often as if it guessed: check that y is in the order of X, and that "
             f"{'y' if named else 'classes=[...]'} names the classes as the model does"
