@@ -157,7 +157,8 @@ def adaptive(summary: Summary) -> str:
             attack = next(known, "confidence")
             share = percent(float(np.mean([run[name] for run in runs])))
             rows.append([problem, method.split()[0], attack, coverage, share])
-        given = f"{len(runs)} seeds of {runs[0]['of']} samples, ε = {runs[0]['epsilon']}"
+        seeds = "one seed" if len(runs) == 1 else f"{len(runs)} seeds"
+        given = f"{seeds} of {runs[0]['of']} samples, ε = {runs[0]['epsilon']}"
         notes.append(f"{problem}: {given}.")
     if not rows:
         return "Not run."
