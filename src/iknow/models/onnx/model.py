@@ -171,7 +171,7 @@ class OnnxModel(Network):
         return as_fields(arrays) if several else arrays[self.inputs[0]]
 
     def layers(self, batch: Any) -> tuple[Layer, ...]:
-        """Describe the input if it is one array of floats, the ends of the middle stages, what
+        """Describe the input if `batch` is one array of floats, the ends of the middle stages, what
         enters the last product with weights, and the scores.
         """
         scores, given = self._scores, self._file.input_layer
