@@ -121,7 +121,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Examples:
         >>> ec = EpistemicClassifier(trained).fit(X_train, y_train)
         >>> ec.tune(X_val, y_val).assess(X_test)
-        Assessment of 50 predictions: IK 35, IMK 7, IDK 8
+        Assessment of 50 predictions: IK 37, IMK 6, IDK 7
     """
 
     model: Any

@@ -1,11 +1,9 @@
 """Units: columns whose values are all far from those in training, as if in another unit.
 
-A unit shows in many values alone: nearly all of a column lie outside the range in training and are
-typically half as large again or two thirds as large; or half of them are a hundred times larger or
-smaller than is typical. Of many columns without names, such as pixels, half must be like that. So a
-year, a season or a rare sample is nothing to tell. Zeros count as no value, as amounts are often
-mostly 0. A few hundred values of a column are enough, which takes less than a millisecond; single
-samples are not looked at.
+A unit shows in many values alone: nearly all of a column lie outside the range in training and half
+of them are 1.5 times larger or smaller than is typical; or half of them a hundred times. Of many
+columns without names, such as pixels, half must be like that. So a year, a season or a rare sample
+is nothing to tell. Zeros count as no value, as amounts are often mostly 0.
 """
 
 from __future__ import annotations
@@ -70,10 +68,8 @@ def warn_of_units(ranges: Ranges, activations: Any, names: Any) -> None:
         all_outside = (outside & there).sum(axis=0) >= NEARLY_ALL * enough
 
         def mostly(factor: float) -> Any:
-            larger, smaller = values >= factor * ranges.typical, values <= ranges.typical / factor
-            return (
-                np.array([(each & there).sum(axis=0) for each in (larger, smaller)]) * 2 >= enough
-            )
+            beyond = values >= factor * ranges.typical, values <= ranges.typical / factor
+            return 2 * np.array([(each & there).sum(axis=0) for each in beyond]) >= enough
 
         strange = (all_outside & mostly(OTHERWISE)) | mostly(FAR)
     found = np.flatnonzero(strange.any(axis=0) & (enough >= FEWEST_VALUES))

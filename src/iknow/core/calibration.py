@@ -5,10 +5,9 @@ so beside it the score takes what the voices of the layers say (`Levels.without_
 
     score = a · confidence + b · ln(level without it)    a, b >= 0
 
-A table of steps gives a probability that only rises with it. The steps lie between the scores that
-it was learned from (`iknow.selection.probability`), so the last bits of another copy of the model,
-such as an exported one, change nothing. At level 0 nothing like the sample was seen, and confidence
-means nothing: there the probability is that of the lowest step.
+A table of steps (`iknow.selection.probability`) gives a probability that only rises with it. At
+level 0 nothing like the sample was seen, and confidence means nothing: there the probability is
+that of the lowest step.
 
 **The accuracy of samples without labels** is estimated by their mean probability. What it is of
 these m samples differs from that by chance, and so does each step's probability, learned from n_s

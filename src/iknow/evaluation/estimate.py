@@ -2,8 +2,7 @@
 
 It takes for granted that these samples come like the labeled ones that taught the probabilities
 (`iknow.core.calibration`). Where they do not it is wrong, and no figure can say by how much; but
-what resembles nothing seen before is at level 0, where a belief is thought more likely wrong, and
-every such sample widens the interval. So the share of these is told beside it.
+every sample like nothing seen before widens the interval, and their share is told beside it.
 """
 
 from __future__ import annotations

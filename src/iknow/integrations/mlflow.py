@@ -97,8 +97,8 @@ def save_model(
         ('input',)
         >>> mlflow.pyfunc.load_model("irises").predict(X_val[:2])
            belief assertion reason     level  probability
-        0       0        IK  KNOWN  0.666667     0.995276
-        1       0        IK  KNOWN  0.800000     0.996029
+        0       0        IK  KNOWN  0.666667     0.998588
+        1       0        IK  KNOWN  0.626667     0.998252
     """
     if not isinstance(classifier, EpistemicClassifier):
         raise InputError(f"an EpistemicClassifier is needed; got {shown(classifier)}")

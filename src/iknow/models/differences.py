@@ -1,13 +1,10 @@
 """Differences: how samples differ from the training data, in sentences that name the column.
 
-A model refuses what it was not trained on in words of its own, or in numpy's; or it takes text for
-numbers, and a distance finds all of it strange. So we compare samples with the training inputs that
-the probe keeps: names and kinds of columns before the model runs, which takes microseconds, and
-everything else once something failed.
-
-A column that was read with another type changes the kind of all its values. A single text among
-numbers does not: the model says what it makes of that. Columns of objects may be of any kind, so a
-change of theirs is told only after a failure, or as a warning.
+A model refuses what it was not trained on in words of its own, or takes text for numbers and finds
+all of it strange. So we compare samples with the training inputs that the probe keeps: names and
+kinds of columns before the model runs, which takes microseconds, and everything else once something
+failed. Columns of objects may be of any kind, so a change of theirs is told only after a failure,
+or as a warning.
 """
 
 from __future__ import annotations
@@ -44,10 +41,8 @@ def compare_columns(found: Iterable[Any], wanted: Iterable[Any], remedy: str) ->
     remedy: how to select those of training.
     """
     given, known = list(found), list(wanted)
-    sets = set(given), set(known)
-    missing, extra = (
-        [x for x in a if x not in b] for a, b in zip((known, given), sets, strict=True)
-    )
+    pairs = (known, set(given)), (given, set(known))
+    missing, extra = ([name for name in some if name not in others] for some, others in pairs)
     if twice := find_twice(given):
         return f"X has the column {shown(twice)} more than once: {remedy}, or rename one"
     if missing:

@@ -1,13 +1,10 @@
 """Stages: where the middle stages of a deep network end, by the shapes of what it computes.
 
 Of a network for pictures or series a stage ends before each change of resolution. Of one over
-tokens, a stage is one of its blocks, which keep the shape. A module says what a block is, a graph
-does not: there it is a pattern of steps that repeats. It is looked for between the tensors that
-all of a sample goes through: those after which nothing made before is used any more. In a residual
-block, what the skip goes around is not such a tensor, but the sum is.
-
-The last stage ends where the last hidden layer begins, so it is no middle stage. Of many stages a
-few are looked at.
+tokens it is one of its blocks, which keep the shape. In a graph a block is a pattern of steps that
+repeats between the tensors that all of a sample goes through: those after which nothing made before
+is used any more, such as the sum that ends a residual block. The last stage ends where the last
+hidden layer begins, so it is no middle stage.
 """
 
 from __future__ import annotations
@@ -90,11 +87,7 @@ def _segments(
         if not before.isdisjoint(step.outputs):
             before.update(step.inputs)
     way = after & before
-    inside = [
-        step
-        for step in steps
-        if not way.isdisjoint(step.inputs) and not way.isdisjoint(step.outputs)
-    ]
+    inside = [s for s in steps if not (way.isdisjoint(s.inputs) or way.isdisjoint(s.outputs))]
     last_use = {name: i for i, step in enumerate(inside) for name in step.inputs}
     used_until, segment = last_use.get(start, -1), list[Step]()
     between, ends = list[list[Step]](), list[str]()

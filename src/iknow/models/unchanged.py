@@ -1,14 +1,12 @@
 """Unchanged: whether a model still answers as it did when its evidence was collected.
 
-Evidence belongs to the model that computed it. If that is trained again, in place, its answers and
-activations are those of another model, and nothing that the evidence says about them holds. The
-probe tells, but asking a model about 32 inputs takes longer than assessing one. So we ask
+Evidence says nothing about a model that was trained again in place. The probe tells, but asking a
+model about 32 inputs takes longer than assessing one. So we ask
 
-- the first time, and whenever a part of the model was replaced: another array of coefficients,
-  tree or function, or a tensor that was written to. Looking for that takes microseconds. It goes
-  through what an estimator, a module or a function refers to, and holds on to it, as Python may
-  give the address of what is gone to something new;
-- at most once a second, in at most a hundredth of the time, whatever the parts say, as arrays and
+- the first time, and whenever a part of the model was replaced, such as an array of coefficients or
+  a tree, or a tensor was written to: that takes microseconds to see. We hold on to the parts, as
+  Python may give the address of what is gone to something new;
+- once a second at most, in a hundredth of the time at most, whatever the parts say, as arrays and
   boosters can be changed where no reference shows it.
 
 A model that replaces a part of itself each time it answers is asked by the clock alone.
@@ -34,8 +32,7 @@ SECONDS = 1.0  # between two questions at least, if no part was replaced
 SHARE = 0.01  # of the time, at most
 MOST_PARTS = 200  # the nearest
 LONGEST = 32  # of collections that are looked into
-LENIENCE = 40  # times the tolerances of the probe, as the model may have moved to a GPU since: we
-# found 15 times with 24 blocks of convolutions whose factors have the 10 bits of TF32
+LENIENCE = 40  # times the tolerances of the probe, as the model may have moved to a GPU since
 PATIENCE = 3  # times that parts may be replaced without another answer
 NO_PARTS = (type, ModuleType, BuiltinFunctionType, str, bytes)
 

@@ -1,25 +1,15 @@
 """Views: changes of an image that leave it what it is, such as a shift by one pixel.
 
 A model that is right about an image is mostly as sure of the same image moved by a pixel; one that
-is wrong often is not. So its confidence may be that of its class probabilities averaged over the
-image and some views of it. With o_v the log-odds of the belief in view v, that of the image itself
-included, p_v = 1 / (1 + exp(-o_v)), and the confidence is
-
-    log(mean of p_v) - log(mean of 1 - p_v),
-
-which unlike the mean itself does not saturate. Belief, scores and activations stay those of the
-image as it is: nobody is IK about a class that the model does not answer, and what is proven of
-layers stays proven.
-
-Each view costs one more pass of the model for every sample that is tuned or assessed.
+is wrong often is not. So its confidence may be that of the class probabilities p_v averaged over
+the image and some views of it, as log-odds, log(mean of p_v) - log(mean of 1 - p_v). Belief, scores
+and activations stay those of the image, and what is proven of layers stays proven. Each view costs
+one more pass of the model.
 
 **Is a view harmless?** A mirror is to cats, not to traffic signs. The model knows: it answers a
-harmless view as it answers the image, at least where it is sure. So `tune` compares its answers on
-the half of the validation samples that it is surest of, and leaves out a view with fewer than
-`LEAST_AGREEMENT` alike. No label is needed; of samples that certify something none is looked at.
-
-Images are arrays or tensors of shape (n, height, width), or with 1, 3 or 4 channels before or after
-these axes. What a shift uncovers repeats the edge.
+harmless view as it answers the image, at least where it is sure. So `tune` leaves out a view with
+fewer than `LEAST_AGREEMENT` answers alike on the half of the samples that the model is surest of.
+That takes no labels, and samples that certify are not looked at.
 """
 
 from __future__ import annotations
@@ -64,21 +54,14 @@ def image_axes(batch: Any) -> tuple[int, int]:
     return axes
 
 
-def _take(batch: Any, axis: int, places: Ints) -> Any:
-    return batch[(slice(None),) * axis + (places,)]
-
-
-def _shift(batch: Any, *, axis: int, by: int) -> Any:
-    """The images moved by some pixels along height, 0, or width, 1."""
+def _move(batch: Any, *, axis: int, by: int | None) -> Any:
+    """The images moved by some pixels along height, 0, or width, 1, which repeats the edge; or
+    turned around: None.
+    """
     where = image_axes(batch)[axis]
     n = batch.shape[where]
-    return _take(batch, where, np.clip(np.arange(n) - by, 0, n - 1))
-
-
-def _mirror(batch: Any) -> Any:
-    """The images with left and right exchanged."""
-    where = image_axes(batch)[1]
-    return _take(batch, where, np.arange(batch.shape[where])[::-1].copy())
+    places = np.arange(n)[::-1].copy() if by is None else np.clip(np.arange(n) - by, 0, n - 1)
+    return batch[(slice(None),) * where + (places,)]
 
 
 def check_views(views: Views, batch: Any) -> None:
@@ -88,8 +71,8 @@ def check_views(views: Views, batch: Any) -> None:
 
 
 NAMED: Views = {
-    "shift": tuple(partial(_shift, axis=axis, by=by) for axis in (0, 1) for by in (-1, 1)),
-    "mirror": (_mirror,),
+    "shift": tuple(partial(_move, axis=axis, by=by) for axis in (0, 1) for by in (-1, 1)),
+    "mirror": (partial(_move, axis=1, by=None),),
 }
 
 
@@ -190,11 +173,10 @@ class Heard:
         among the half of the samples that the model is surest of as they are.
         """
         sure = self.odds[0] >= np.median(self.odds[0])
-        shares = self.agrees[:, sure].mean(axis=1)
-        found = {}
-        for kind in dict.fromkeys(self.kinds):
-            own = shares[[each == kind for each in self.kinds]]
-            found[kind] = len(own), float(own.min())
+        found = dict[str, tuple[int, float]]()
+        for kind, share in zip(self.kinds, self.agrees[:, sure].mean(axis=1).tolist(), strict=True):
+            n, least = found.get(kind, (0, 1.0))
+            found[kind] = n + 1, min(least, share)
         return found
 
     def confidence(self, kinds: Collection[str]) -> Floats:

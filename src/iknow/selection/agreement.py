@@ -1,12 +1,8 @@
 """Agreement: do a model's beliefs and the labels that came with the samples belong together?
 
-Columns of scores in another order than the classes, or labels in another order than the samples,
-give answers that look like any others. What shows them is the excess of each pair of classes,
-
-    how often belief a comes with label c, beyond what chance gives with as many of each
-
-Chance is labels in random order, so a model that is biased or cautious, or classes of very
-different size, are no matter: whatever it knows, the excess of right answers is above 0.
+What shows columns of scores in another order than the classes, or labels in another order than the
+samples, is how often belief a comes with label c beyond chance. Chance is labels in random order,
+so neither a biased model nor classes of very different size matter.
 
 - *Another order* of the columns that moves k of them is told where more samples are right by it
   alone than by the given order alone, beyond chance, by an amount that has a probability of at most
@@ -45,11 +41,8 @@ def find_slip(belief: Ints, labels: Ints, classes: Labels, what: str, named: boo
     said = f"the model is right on {right / max(n, 1):.1%} of the {n:,} {what} samples"
     order = find_order(belief, labels, len(classes))
     if (order != np.arange(len(classes))).any():
-        advice = (
-            "translate y into the labels that it was trained with"
-            if named
-            else "give them as classes=[...] if that is their order, or put y in order"
-        )
+        advice = "give them as classes=[...] if that is their order, or put y in order"
+        advice = "translate y into the labels that it was trained with" if named else advice
         return (
             f"{said}, and on {(order[belief] == labels).mean():.1%} if its columns of scores stand "
             f"for {names(classes[order].tolist())} instead of {names(classes.tolist())}: {advice}"

@@ -1,17 +1,12 @@
 """Likeness: do validation samples look like the training data?
 
-What is ordinary is learned from validation samples. If these have another unit, or were prepared
-otherwise, strange samples are ordinary from then on, and nothing is IDK any more. So we compare, in
-what enters the model,
-
-- how far each validation sample is from the nearest training sample with how far training samples
-  are from the nearest other one;
-- how far each is from the middle of the training data.
-
-Draws from the same source exceed the 98th percentile of training samples about twice in a hundred.
-We tell if more than a quarter do, by a binomial test at 1e-4: that is no drift, of which validation
-data should have as much as what is to be assessed, but another kind of data. In layers that the
-model has learned, training samples are nearer to one another than any others, so these say nothing.
+If validation samples have another unit, or were prepared otherwise, strange samples are ordinary
+from then on, and nothing is IDK any more. So we compare, in what enters the model, how far they and
+training samples are from the nearest other training sample, and from the middle of the training
+data. Draws from the same source exceed the 98th percentile of training samples about twice in a
+hundred. We tell if more than a quarter do, by a binomial test at 1e-4: that is no drift, but
+another kind of data. In layers that the model has learned, training samples are nearer to one
+another than any others, so these say nothing.
 """
 
 from __future__ import annotations
@@ -45,11 +40,9 @@ def warn_of_strangers(
         return
     some = np.linspace(0, len(training) - 1, min(len(training), MEASURED)).astype(np.int64)
     to_others = index.gather_among(some, 2).neighbor_distance(2)  # each is nearest to itself
-    held = found.n_neighbors > 0
-    nearest = found.neighbor_distance(1) if held else found.nearest_distance()
+    nearest = found.neighbor_distance(1) if found.n_neighbors else found.nearest_distance()
     center = training.mean(axis=0)
-    from_center = (np.linalg.norm(each - center, axis=1) for each in (ours, training[some]))
-    theirs, usual = from_center
+    theirs, usual = (np.linalg.norm(each - center, axis=1) for each in (ours, training[some]))
     for values, typical, words in (
         (nearest, to_others, "farther from the nearest training sample"),
         (theirs, usual, "farther from the middle of the training data"),

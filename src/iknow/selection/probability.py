@@ -5,20 +5,14 @@
     2. samples of neighboring scores form steps, and isotonic regression corrects the curve there: a
        network may be sure of its errors, and labels may be wrong however sure it is.
 
-The second alone needs many samples, and a thousand are few: most of them are right. So each step is
-pulled towards the curve, as if that had observed `PRIOR` samples more, spread over all steps. The
-curve aims at (n + 1) / (n + 2) and 1 / (n + 2) in place of 1 and 0, as Platt has it: no error among
-n samples does not mean that there is never any.
-
+Each step is pulled towards the curve, as if that had observed `PRIOR` samples more, spread over all
+steps. The curve aims at (n + 1) / (n + 2) and 1 / (n + 2) in place of 1 and 0, as Platt has it.
 Level 0 is a step by itself, the lowest, with even odds as two samples more: what resembles nothing
 is not more likely right than wrong, unless ordinary samples at level 0 say so.
 
-**Which samples?** Where others laid the path (those that choose, `reference`) these samples' levels
-are distributed as those of new ones. That holds for the ones that certify, and to use their labels
-again does not touch the certificate: it is about what is IK, on which a probability has no
-influence. Where the same samples laid the path (a coverage, or nothing could be certified), each
-ranks among those that include it, and their labels helped to choose a few budgets, so what is
-learned is a little optimistic, by about one in n.
+Samples that certify may teach this too, as a probability has no influence on what is IK. Where the
+same samples laid the path, each ranks among those that include it, so what is learned is a little
+optimistic, by about one in n.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """Repeats: samples that are there several times, and what they may count for.
 
-Two equal rows are two observations if each stands for a case of its own: in a table of a few
-categories many people fill in the same form. They are one if a case was written down twice, as by
-joining tables, or by oversampling a rare class. Then the errors on them are no independent draws,
-and whatever counts them promises too much. A row does not say which it is, but many rows together
-do. Draws from the same source know nothing of the split: of rows that are g times there, at least
-once among n validation samples, none is among N training samples with probability
+Equal rows are several observations if each stands for a case of its own, as in a table of a few
+categories. They are one if a case was written down twice, and then errors on them are no
+independent draws. A row does not say which it is, but many rows together do. Draws from the same
+source know nothing of the split: of rows that are g times there, at least once among n validation
+samples, none is among N training samples with probability
 
     C(n, g) / (C(n + N, g) - C(N, g))
 
@@ -16,11 +15,9 @@ rows it is the product of these, without the smallest, as the sum of all is give
 once if either comes out as it does for one in 10,000 honest validation sets at most. Where training
 and validation samples together have a divisor, the ones are copies of the others: refused.
 
-Equal training rows may have different labels, where the features do not tell. But they agree at
-least as often as unrelated rows, whose labels differ with probability 1 - Σ p_c². If they do not,
-or if every row is there equally often, labels are wrong.
-
-Rows are compared by eight random projections of their points, so no pairs are measured.
+Equal training rows may have different labels, but they agree at least as often as unrelated rows,
+whose labels differ with probability 1 - Σ p_c². If they do not, or if every row is there equally
+often, labels are wrong.
 """
 
 from __future__ import annotations
@@ -87,15 +84,15 @@ def find_cases(ours: Floats, training: Floats) -> Ints | None:
     repeated = (allowed > 0) & (total >= 2)
     lonely = repeated & (known == 0)
     if lonely.any():
-        times_there = total[repeated]
-        drawn = counted + len(training), counted, times_there
-        inside, outside = (hypergeom.pmf(k, *drawn) for k in (times_there, 0))
+        drawn = counted + len(training), counted, total[repeated]
+        inside, outside = (hypergeom.pmf(k, *drawn) for k in (total[repeated], 0))
         chance = float(np.mean(inside / (1 - outside)))
         if binom.sf(lonely.sum() - 1, repeated.sum(), chance) <= LEVEL:
             allowed[lonely] = 1
     order = np.argsort(groups[:n], kind="stable")
-    place = np.arange(n) - np.searchsorted(groups[:n][order], groups[:n][order])
-    rows = np.sort(order[place < allowed[groups[:n][order]]])
+    ordered = groups[:n][order]
+    place = np.arange(n) - np.searchsorted(ordered, ordered)
+    rows = np.sort(order[place < allowed[ordered]])
     if len(rows) == n:
         return None
     warn(

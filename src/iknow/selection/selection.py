@@ -170,11 +170,9 @@ class Selection:
         ]
         if self.levels is not None:
             said.append(f"Share of ordinary data that each voice may hold back: {self.levels}")
-            said.append(
-                "A class counts when {} of its samples are near if it is believed, else {}".format(
-                    *self.levels.quorum
-                )
-            )
+            needed, against = self.levels.quorum
+            few = "one of its samples is" if needed == 1 else f"{needed} of its samples are"
+            said.append(f"A class counts when {few} near if it is believed, else {against}")
         if self.views:
             used, left = (
                 [f"{v.kind} ({percent(v.agreement)} alike)" for v in self.views if v.is_used is on]

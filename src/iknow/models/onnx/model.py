@@ -172,7 +172,8 @@ class OnnxModel(Network):
 
     def layers(self, batch: Any) -> tuple[Layer, ...]:
         """Describe the input if it is one array of floats, the ends of the middle stages, what
-        enters the last product with weights, and the scores.
+        enters the last product with weights, and the scores. Stages are found by the shapes that
+        tensors have for a sample of `batch`.
         """
         scores, given = self._scores, self._file.input_layer
         raw = given.name if given is not None and given.is_float else None
