@@ -105,8 +105,8 @@ def test_fit_and_assess_work_on_every_format_as_the_library_does(folder, wine, e
     columns = _columns(folder / out)
     assert columns["belief"] == assessment.belief.tolist()
     assert columns["assertion"] == [("IDK", "IMK", "IK")[a] for a in assessment.assertion]
-    third = assessment.evidence["standardscaler"].distances[:, :, 2]  # of each class
-    own = third[np.arange(48), assessment.belief_codes]
+    nearest = assessment.evidence["standardscaler"].distances[:, :, 0]  # of each class
+    own = nearest[np.arange(48), assessment.belief_codes]
     written = np.array(columns["standardscaler:for"], dtype=float)
     np.testing.assert_allclose(written, own, rtol=1e-12)
 

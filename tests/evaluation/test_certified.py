@@ -57,14 +57,20 @@ def test_too_few_samples_certify_nothing(n):
     found = certify_threshold(
         np.arange(float(n)), np.zeros(n, dtype=bool), accuracy=0.99, confidence=0.95
     )
-    assert found == np.inf
+    assert np.isnan(found)
 
 
 def test_what_is_always_wrong_is_never_certified():
     found = certify_threshold(
         np.arange(500.0), np.ones(500, dtype=bool), accuracy=0.9, confidence=0.95
     )
-    assert found == np.inf
+    assert np.isnan(found)
+
+
+def test_where_nothing_is_certified_not_even_an_infinite_score_is_asserted():
+    scores = np.where(np.arange(120) % 2, np.inf, 0.0)  # a forest whose trees all agree
+    found = certify_threshold(scores, np.zeros(120, dtype=bool), accuracy=0.98, confidence=0.95)
+    assert not (scores >= found).any()
 
 
 def test_answers_that_are_none_are_never_asserted():

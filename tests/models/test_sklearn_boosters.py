@@ -306,7 +306,7 @@ def test_columns_in_another_order_are_refused_and_lightgbm_would_not(native):
     [
         (lambda: xgb_booster("reg:squarederror"), "'reg:squarederror'"),
         (lambda: lgbm_booster("regression"), "'regression'"),
-        (lambda: cat_native("RMSE").fit(X, Y), "'RMSE'"),
+        (lambda: cat_native("RMSE").fit(X, Y), "'regressor'"),
         (lambda: catboost.CatBoostRegressor(**QUIET).fit(X, Y), ""),
     ],
 )

@@ -54,7 +54,7 @@ def test_a_bundle_says_what_it_is(tuned, tmp_path):
     assert (info.name, info.note, info.title) == ("irises", "Three kinds,\nfrom 1936.", "irises")
     assert before <= datetime.fromisoformat(info.created) <= datetime.now(UTC)
     assert info.model == "Pipeline(StandardScaler, LogisticRegression)"
-    assert (info.iknow, info.version, info.format) == (__version__, None, 9)
+    assert (info.iknow, info.version, info.format) == (__version__, None, 10)
     assert info.n_bytes == (tmp_path / "x.iknow").stat().st_size
     labels = tuned.indexes_["standardscaler"].labels
     assert info.per_class == tuple(np.bincount(labels).tolist())

@@ -127,7 +127,8 @@ def match_coverage(scores: Floats, coverage: float) -> Threshold:
 def certify_threshold(
     scores: Floats, wrong: Bools, *, accuracy: float, confidence: float, random_state: int = 0
 ) -> float:
-    """Find the lowest threshold whose accuracy is certified; inf if there is none.
+    """Find the lowest threshold whose accuracy is certified; NaN, which no score reaches, if there
+    is none: a score may be inf.
 
     Args:
         scores: Scores of validation samples, of shape (n,).
@@ -145,7 +146,7 @@ def certify_threshold(
     first = scores[laying]
     distinct = np.unique(first[np.isfinite(first) | (first > 0)])[::-1]
     if not len(distinct):
-        return float("inf")
+        return float("nan")
     picked = np.unique(np.linspace(0, len(distinct) - 1, min(STEPS, len(distinct))).astype(int))
     thresholds = distinct[picked]
     sizes = len(first), len(testing)
@@ -155,7 +156,7 @@ def certify_threshold(
     errors = count_from(scores[testing[wrong[testing]]], thresholds)
     passed = p_values(errors, counts, accuracy) <= 1 - confidence
     n_passed = int(np.argmin(np.append(passed, False)))
-    return float(thresholds[n_passed - 1]) if n_passed else float("inf")
+    return float(thresholds[n_passed - 1]) if n_passed else float("nan")
 
 
 THRESHOLDS = 100  # as many as MAPIE tests by default
@@ -164,7 +165,7 @@ THRESHOLDS = 100  # as many as MAPIE tests by default
 def certify_by_mapie(
     scores: Floats, wrong: Bools, *, accuracy: float, confidence: float, random_state: int = 0
 ) -> float:
-    """The threshold that MAPIE certifies, as `certify_threshold` does; inf if there is none."""
+    """The threshold that MAPIE certifies, as `certify_threshold` does; NaN if there is none."""
     try:
         from mapie.risk_control import BinaryClassificationController
     except ImportError as error:
@@ -185,7 +186,7 @@ def certify_by_mapie(
         warnings.simplefilter("ignore")
         controller.calibrate(shares[testing, None], (~wrong[testing]).astype(np.int64))
     best: Any = controller.best_predict_param
-    return float("inf") if best is None else float(levels[round(float(best) * len(levels)) - 1])
+    return float("nan") if best is None else float(levels[round(float(best) * len(levels)) - 1])
 
 
 @dataclass(frozen=True)

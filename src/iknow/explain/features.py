@@ -184,7 +184,8 @@ def _most(added: Floats) -> list[int]:
     """The largest of what features add, the largest first, until that is enough of the whole."""
     order = np.argsort(-added, kind="stable")[:MOST_SHOWN]
     before = np.cumsum(added[order]) - added[order]
-    return order[(added[order] > 0) & (before < ENOUGH * added.sum())].tolist()
+    kept: list[int] = order[(added[order] > 0) & (before < ENOUGH * added.sum())].tolist()
+    return kept
 
 
 def told(value: float | str) -> str:

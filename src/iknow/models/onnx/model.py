@@ -171,8 +171,9 @@ class OnnxModel(Network):
         return as_fields(arrays) if several else arrays[self.inputs[0]]
 
     def layers(self, batch: Any) -> tuple[Layer, ...]:
-        """Describe the input if `batch` is one array of floats, the ends of the middle stages, what
-        enters the last product with weights, and the scores.
+        """Describe the input if it is one array of floats, the ends of the middle stages, what
+        enters the last product with weights, and the scores. Stages are found by the shapes that
+        tensors have for a sample of `batch`.
         """
         scores, given = self._scores, self._file.input_layer
         raw = given.name if given is not None and given.is_float else None
