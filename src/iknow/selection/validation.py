@@ -2,10 +2,10 @@
 
 A part of the samples chooses and the rest certifies, drawn at random.
 
-**Seen before?** What is tuned or certified on training samples holds for them alone. Yet data may
-repeat itself, so a copy, a sample at distance 0 in every layer, proves nothing by itself. But after
-a random split a validation sample has a copy in the training set as often as a training sample has
-one among the others. So we compare the two shares by Fisher's exact test.
+**Seen before?** A copy of a training sample, at distance 0 in every layer, proves nothing by
+itself, as data may repeat itself. But after a random split a validation sample has a copy in the
+training set as often as a training sample has one among the others. So we compare the two shares by
+Fisher's exact test.
 
 Training samples that are alike come at least in pairs, and both count, so the test takes half as
 many independent observations. (With pairs that is exact: given that a pair is not both in the
