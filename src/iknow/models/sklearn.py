@@ -208,8 +208,6 @@ class SklearnModel(Model):
         words = dict.fromkeys(first.build_analyzer()(text))
         return [word for word in words if word not in first.vocabulary_]
 
-
-
     def observe(self, batch: Any, layers: Sequence[str]) -> Observation:
         check_layers(layers, self._names, type(self.final).__name__)
         if double := [layer for layer in layers if self._names.count(layer) > 1]:
