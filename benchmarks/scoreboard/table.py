@@ -14,6 +14,15 @@ from benchmarks.scoreboard.targets import judge
 from iknow.core.arrays import Floats
 
 BOTH = (OURS, CONFIDENCE)
+IN_SHORT = {
+    "clean": "ordinary test data",
+    "noise": "noise",
+    "a column missing": "a missing column",
+    "doubled": "values twice as large",
+    "foreign data": "data of another kind",
+    "unseen class": "a class it never saw",
+    "gradient attacks": "attacks on a network",
+}
 
 
 def overall(summary: Summary) -> str:
@@ -71,11 +80,7 @@ def in_words(summary: Summary) -> str:
         names = [name for name in sorted(changes, key=changes.__getitem__) if chosen(changes[name])]
         return ", ".join(f"{name} ({changes[name]:+.0%})" for name in names) or "no problem"
 
-    kinds: dict[str, list[Floats]] = {}
-    for cell in summary.cells(summary.problems()):
-        pair = np.array([summary.wrong(cell, method)[1] for method in (OURS, CONFIDENCE)])
-        kinds.setdefault(_kind(cell[1]), []).append(pair)
-    means = {kind: 100 * np.mean(pairs, axis=0) for kind, pairs in kinds.items()}
+    means = _by_kind(summary)
     order = sorted(means, key=lambda kind: float(means[kind][0] - means[kind][1]))
 
     def told(chosen: Callable[[float], bool]) -> str:
@@ -94,6 +99,29 @@ def in_words(summary: Summary) -> str:
         f"- **A threshold is as good**, within 0.2 points: {told(lambda g: -0.2 <= g <= 0.2)}.",
         f"- **A threshold is better** by more than 0.2 points: {told(lambda gap: gap > 0.2)}.",
     ])  # fmt: skip
+
+
+def in_short(summary: Summary) -> str:
+    """How often a threshold and iknow stand behind a wrong answer, by what the data is."""
+    means = _by_kind(summary)
+    rows = [
+        [words, *(f"{means[kind][who]:.1f}%" for who in (1, 0))]
+        for kind, words in IN_SHORT.items()
+        if kind in means
+    ]
+    problems = summary.problems()
+    right = (f"{100 * summary.mean_right(problems, who)[1]:.1f}%" for who in (CONFIDENCE, OURS))
+    rows.append(["**stands behind a right answer**, all data", *right])
+    return _table(["stands behind a wrong answer", "threshold", "**iknow**"], rows)
+
+
+def _by_kind(summary: Summary) -> dict[str, Floats]:
+    """Mean percentages asserted and wrong, by iknow and by a threshold, of each kind of cell."""
+    kinds: dict[str, list[Floats]] = {}
+    for cell in summary.cells(summary.problems()):
+        pair = np.array([summary.wrong(cell, method)[1] for method in BOTH])
+        kinds.setdefault(_kind(cell[1]), []).append(pair)
+    return {kind: 100 * np.mean(pairs, axis=0) for kind, pairs in kinds.items()}
 
 
 def _kind(cell: str) -> str:

@@ -44,7 +44,8 @@ def main() -> None:
     sys.path.insert(0, str(Path(__file__).parents[2]))  # the benchmarks and the reproduction
     from results import MAKERS
 
-    for path in sorted(Path(__file__).parents[1].rglob("*.md")):
+    docs = Path(__file__).parents[1]
+    for path in [docs.parent / "README.md", *sorted(docs.rglob("*.md"))]:
         before = path.read_text("utf-8")
         after = fill(before, MAKERS)
         if after != before:

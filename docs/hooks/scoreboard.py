@@ -15,6 +15,7 @@ TABLES: dict[str, Callable[[Summary], str]] = {
         table.targets(summary).replace("| target ", "| claim ").replace("| met |", "| holds |")
     ),
     "scoreboard_in_words": table.in_words,
+    "scoreboard_in_short": table.in_short,
     "scoreboard_problems": table.accuracies,
     "scoreboard_overall": table.overall,
     "scoreboard_by_problem": table.by_problem,

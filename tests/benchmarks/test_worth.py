@@ -309,6 +309,9 @@ def test_targets_and_words_say_where_another_is_better():
     assert "**iknow is better** by more than 3% on MNIST MLP (-33%)." in said
     assert "**A threshold is better** by more than 0.2 points: clean (2.4% and 2.0%)" in said
     assert "**A threshold is as good**, within 3%, on no problem." in said
+    short = table.in_short(summary)
+    assert "| ordinary test data | 2.0% | 2.4% |\n| noise | 50.0% | 20.0% |\n" in short
+    assert short.endswith("| **stands behind a right answer**, all data | 0.0% | 0.0% |")
     assert "| MNIST MLP | design | clean | 2.41 | 2.00 | softmax |" in table.losses(summary)
     assert "blur" not in table.losses(summary)
     worse = {**blur, "iknow": ([0.6, 0.7, 0.8], 0.099)}

@@ -7,19 +7,15 @@ wrong.
 
 A fifth of the validation data fits what peers fit on labels (a temperature) and lays the sequence
 of thresholds to certify; the rest certifies. Labels that certify must not choose the budgets of
-voices, so for that figure the same fifth tunes a copy of the classifier. Thresholds at equal
-coverage need no labels and use all.
+voices, so for that figure the same fifth tunes a copy of the classifier.
 
-Peers see the input in the metric that the classifier itself uses there, if it does (features of
-different units would make nearest neighbors a matter of units); the last hidden layer as it is; and
-logits, or the logarithms of probabilities where a model gives only those. In a scikit-learn
-pipeline the output of the last transformer, which prepares inputs for the classifier, stands for
-the input.
+Peers see the input in the metric that the classifier itself uses there, if it does; the last hidden
+layer as it is; and logits, or the logarithms of probabilities where a model gives only those. In a
+scikit-learn pipeline the output of the last transformer stands for the input.
 
-How far a figure would move with other samples is told by the bootstrap. Each resample draws as many
-samples as there are, with replacement; what it draws is a weight for each sample, and figures take
-weights. The same weights serve every method, and every perturbation of the same samples, so that
-what they share cancels in their differences and does not in their means.
+How far a figure would move with other samples is told by the bootstrap. The same weights serve
+every method, and every perturbation of the same samples, so that what they share cancels in their
+differences and does not in their means.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """Peers: other methods that say how far to trust a model's answer.
 
 They are short reference implementations of the papers' formulas, on numpy and iknow's own exact
-search, so that a comparison needs no other package. Each learns from `Observed` training and
-validation data and returns one number per sample: the higher, the more to be trusted. Each says
-what it `needs` of a model: its "logits" (log-probabilities are none), its last "hidden" layer, or
-neither. What needs both also needs the weights between them, which `find_head` finds. A layer is
-"hidden" or "input"; an index may be one on another device.
+search. Each learns from `Observed` training and validation data and returns one number per sample:
+the higher, the more to be trusted. Each says what it `needs` of a model: its "logits"
+(log-probabilities are none), its last "hidden" layer, or neither. A layer is "hidden" or "input";
+an index may be one on another device.
 """
 
 from __future__ import annotations
@@ -111,10 +110,9 @@ class Softmax(Peer):
     """Scores an answer by the logarithm of its softmax probability.
 
     The baseline of Hendrycks and Gimpel, "A Baseline for Detecting Misclassified and
-    Out-of-Distribution Examples in Neural Networks" (ICLR 2017). The answer is almost always the
-    class of highest probability; where it is not (a support vector machine votes), the answer's own
-    counts. Probabilities near 1 round to 1, so the score is the logarithm, which orders samples the
-    same way and keeps confident answers apart:
+    Out-of-Distribution Examples in Neural Networks" (ICLR 2017), of the answer's own class where
+    that is not the most probable (a support vector machine votes). Probabilities near 1 round to 1;
+    their logarithms keep apart:
 
         log p_g = -log(1 + Σ_{c ≠ g} exp(l_c - l_g))
     """
@@ -487,12 +485,10 @@ class DkNN(Peer):
     classes. The credibility of an answer is the share of calibration samples whose nonconformity
     with their true class is at least as large: a conformal p-value.
 
-    The paper's classifier answers with the most credible class; we score the model's own answer.
-    Credibility falls in steps as nonconformity rises, so we return minus the nonconformity, which
-    ranks samples the same way but tells some apart that are equally credible, and needs no
-    calibration. `k` = 75 is the paper's choice; with fewer training samples it is their number.
-    Samples tied with the k-th neighbor all count, so the order of the training set does not matter.
-    `index`: what searches.
+    We score the model's own answer by minus the nonconformity, which ranks samples as credibility
+    does but tells some apart that are equally credible, and needs no calibration. `k` = 75 is the
+    paper's choice; with fewer training samples it is their number. Samples tied with the k-th
+    neighbor all count. `index`: what searches.
     """
 
     name = "DkNN"

@@ -7,10 +7,9 @@
     Marginals  what never was: each feature is taken from another sample
 
 Each returns perturbed inputs and what the right answers are. Noise, swaps and scaling keep the
-label: an answer that differs is wrong. Of a mixture either parent's label is right. A sample with
-resampled marginals is of no class, so whatever is asserted about it counts as wrong; where the
-features are nearly independent it looks like any other sample, and the figure only tells how much
-is asserted.
+label. Of a mixture either parent's label is right. A sample with resampled marginals is of no
+class, so whatever is asserted about it counts as wrong; where the features are nearly independent
+it looks like any other sample, and the figure only tells how much is asserted.
 
 In a table the numbers change, and categories, texts and dates stay; only the last resamples all
 columns. Gaps stay gaps.

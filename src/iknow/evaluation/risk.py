@@ -22,12 +22,10 @@ certified. The sequence starts at the strictest threshold that looks safe. The s
 farther on, and if that fails, as the surest of a few samples may, nothing is certified.
 
 MAPIE's risk control does the same for a softmax threshold. Its `BinaryClassificationController`
-controls the precision of a binary classifier. Call an answer "positive" if it is right, and the
-model's probability for its answer the classifier's: then precision is the accuracy of what is
-asserted, as we mean it. Its defaults test a hundred thresholds, corrected by Bonferroni and Holm,
-which mostly certified more than its fixed sequences when we tried both. We only choose the hundred,
-as quantiles of the scores of the fifth: an even grid from 0 to 0.99 is too coarse for a network
-that is nearly always sure.
+controls the precision of a binary classifier: that is the accuracy of what is asserted, if an
+answer is "positive" when it is right. Its defaults test a hundred thresholds, corrected by
+Bonferroni and Holm. We choose the hundred, as quantiles of the scores of the fifth: an even grid is
+too coarse for a network that is nearly always sure.
 """
 
 from __future__ import annotations

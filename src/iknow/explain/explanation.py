@@ -140,11 +140,10 @@ class LayerExplanation:
         """
 
         def plain(exemplars: Sequence[Exemplar]) -> list[dict[str, Any]]:
-            shown = (*exemplars[:MOST_EXEMPLARS], *exemplars[MOST_EXEMPLARS:][-1:])
             return [
                 {"row": e.row, "label": name(e.label), "distance": finite(e.distance)}
                 | ({"text": e.text} if e.text and training else {})
-                for e in shown
+                for e in (*exemplars[:MOST_EXEMPLARS], *exemplars[MOST_EXEMPLARS:][-1:])
             ]
 
         return {
@@ -262,15 +261,14 @@ class Explanation:
             others = [v.title for v in self.voices if not v.holds and v != voice]
             more = f". Failing too: {', '.join(others)}" if others else ""
             return f"{said} ({voice.title} {part}): {voice.fact}{told}{more}"
-        layers = self.layers
-        if self.reason == Reason.OVERLAP:
-            layers = tuple(layer for layer in layers if len(layer.support) > 1)
-        elif self.reason == Reason.EXTRAPOLATION:
-            layers = tuple(layer for layer in layers if not layer.support)
-        elif self.reason == Reason.INVALID or self.voices:
-            layers = ()
-        findings = "; ".join(layer.summary for layer in layers)
-        return f"{SENTENCES[self.reason]}{': ' if findings else ''}{findings}"
+        findings = [
+            each.summary
+            for each in self.layers
+            if (self.reason != Reason.OVERLAP or len(each.support) > 1)
+            and (self.reason != Reason.EXTRAPOLATION or not each.support)
+            and not (self.reason == Reason.INVALID or self.voices)
+        ]
+        return SENTENCES[self.reason] + (f": {'; '.join(findings)}" if findings else "")
 
     @property
     def foundation(self) -> str:
@@ -293,11 +291,9 @@ class Explanation:
         """
         if self.level is None or self.confidence is None:
             return ""
+        p, chance = self.probability, tell_chance(self.confidence)
         start = "" if self.least_level is None else f" (IK from {self.least_level:.2g} on)"
-        chance = tell_chance(self.confidence)
-        right = (
-            "" if self.probability is None else f", right with probability {self.probability:.3g}"
-        )
+        right = "" if p is None else f", right with probability {p:.3g}"
         return f"level {self.level:.2g}{start}, the model's probability {chance}{right}"
 
     def to_dict(self, training: bool = True) -> dict[str, Any]:
@@ -339,18 +335,13 @@ class Explanation:
 
 
 def _lines(title: str, exemplars: Sequence[Exemplar], needed: int) -> list[str]:
-    """Exemplars in a line; texts in a line each."""
-    texts = [each.text for each in exemplars]
-    if not any(texts):
-        return [f"  {title:7}  {listed(exemplars, needed)}"]
-    lines = zip(exemplars, texts, strict=True)
-    return [f"  {title}", *(f"    {each}: {text}" for each, text in lines)]
-
-
-def listed(exemplars: Sequence[Exemplar], needed: int) -> str:
-    """Exemplars in words, and how many there should be where there are fewer."""
+    """Exemplars in a line, and how many there should be where there are fewer; texts in a line
+    each.
+    """
+    if any(each.text for each in exemplars):
+        return [f"  {title}", *(f"    {each}: {each.text}" for each in exemplars)]
     few = f" (of {needed} needed)" if 0 < len(exemplars) < needed else ""
-    return f"{', '.join(map(str, exemplars)) or 'no sample'}{few}"
+    return [f"  {title:7}  {', '.join(map(str, exemplars)) or 'no sample'}{few}"]
 
 
 def explain_layer(
@@ -371,8 +362,7 @@ def explain_layer(
     # The other class that is the first to count as the reach grows; of classes with too few samples
     # ever to count, the nearest.
     codes = np.lexsort((ranked[:, 0], weighed.class_distances[0])).tolist()
-    others = (code for code in codes if code != belief and np.isfinite(ranked[code, 0]))
-    against = next(others, None)
+    against = next((c for c in codes if c != belief and np.isfinite(ranked[c, 0])), None)
 
     def exemplars(code: int, most: int) -> tuple[Exemplar, ...]:
         nearest = zip(rows[code, :most].tolist(), ranked[code, :most].tolist(), strict=True)
@@ -392,8 +382,7 @@ def explain_layer(
     knowable = () if one.never_known[0] else None
     samples_for = () if belief == NO_BELIEF else exemplars(belief, needed)
     samples_against = () if against is None else exemplars(against, contradicting)
-    features: tuple[FeatureDifference, ...] = ()
-    unknown: tuple[str, ...] = ()
+    features, unknown = tuple[FeatureDifference, ...](), tuple[str, ...]()
     if one.measured is not None and valid:
         shown = [each.row for each in (*samples_for, *samples_against)]
         raw = [sample, *(take_sample(training, row) for row in shown)]

@@ -1,10 +1,9 @@
 """Features: which of them the distances between a sample and training samples come from.
 
 A metric whose coordinates each belong to one feature splits the p-th power of a distance into what
-each feature adds (`iknow.metrics.metric.contributions`): a number by its squared difference in
-units of its scale, a category or a gap by 1 if they differ. Few features usually make up most of a
-distance, and they come first. Of words, measured by direction, those that a sample shares with its
-neighbors matter as well: a word adds the product of its two weights to their cosine.
+each feature adds (`iknow.metrics.metric.contributions`). Few features usually make up most of it,
+and they come first. Of words, measured by direction, those that a sample shares with its neighbors
+matter as well: a word adds the product of its two weights to their cosine.
 
 Values are those that the layer measured. A category is a code there: its name comes from the
 samples, if they are given, or from the model, which knows those that it has read.
@@ -64,8 +63,10 @@ class FeatureDifference:
 
     def to_dict(self, training: bool) -> dict[str, Any]:
         """Return plain values; `training`: whether to tell those of training samples."""
-        hidden = {"share", *(() if training else ("values", "marked"))}
-        hidden |= set() if self.unseen else {"unseen"}
+        hidden = {
+            *(() if training else ("values", "marked")),
+            *(() if self.unseen else ("unseen",)),
+        }
         shown = {name: each for name, each in vars(self).items() if name not in hidden}
         return shown | {"share": round(self.share, 4)}
 
@@ -121,7 +122,7 @@ class Measured:
         if isinstance(metric, Cosine):
             if not query.any():
                 return ()
-            shown = _most(np.where(query[0] != 0, points[deciding] * point, 0.0), ENOUGH)
+            shown = _most(np.where(query[0] != 0, points[deciding] * point, 0.0))
             here, there = point, points
         else:
             shown, here = [], query[0]
@@ -130,16 +131,12 @@ class Measured:
             return ()
         shares = added[deciding] / max(float(added[deciding].sum()), np.finfo(np.float64).tiny)
         news = metric.unseen(query)[0]
-        shown = [*news, *_most(shares, ENOUGH), *shown]  # what is new comes first
-        found = []
-        for j in dict.fromkeys(shown):
+        marked, found = added > MARKED * added.sum(axis=1, keepdims=True), []
+        for j in dict.fromkeys([*news, *_most(shares), *shown]):  # what is new comes first
             columns = zip([here, *there], raw, strict=True)
             value, *values = (self._read(metric, v, j, each) for v, each in columns)
-            share = float(shares[j])
-            feature = name(names[j])
-            marked = tuple((added[:, j] > MARKED * added.sum(axis=1)).tolist())
-            more = marked, share, news.get(j, "")
-            found.append(FeatureDifference(feature, value, tuple(values), *more))
+            more = tuple(marked[:, j].tolist()), float(shares[j]), news.get(j, "")
+            found.append(FeatureDifference(name(names[j]), value, tuple(values), *more))
         return tuple(found)
 
     def rank(self, layer: str, rows: Ints) -> tuple[Sequence[str], Ints, Floats] | None:
@@ -159,7 +156,7 @@ class Measured:
             added = contributions(index.metric, point, index.take(rows[[i]])[0])
             if added is None or added.shape[1] != len(names):
                 return None
-            most = _most(added[0], ENOUGH)
+            most = _most(added[0])
             places[i, : len(most)], shares[i, : len(most)] = most, added[0, most] / added.sum()
         return names, places, shares
 
@@ -183,12 +180,12 @@ class Measured:
         return float(values[j])
 
 
-def _most(added: Floats, enough: float) -> list[int]:
+def _most(added: Floats) -> list[int]:
     """The largest of what features add, the largest first, until that is enough of the whole."""
     order = np.argsort(-added, kind="stable")[:MOST_SHOWN]
     before = np.cumsum(added[order]) - added[order]
-    kept = (added[order] > 0) & (before < enough * added.sum())
-    return [int(j) for j in order[kept]]
+    kept: list[int] = order[(added[order] > 0) & (before < ENOUGH * added.sum())].tolist()
+    return kept
 
 
 def told(value: float | str) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -55,11 +55,11 @@ class Finding:
         value: A distance; for clarity the ratio of two; for confidence a probability.
         limit: What IK needs: at most this distance, a larger ratio, at least this probability.
         holds: Whether that is so.
-        level: What the voice says, from 0 to 1; None without levels.
         fact: The same as a sentence.
+        level: What the voice says, from 0 to 1; None without levels.
 
     Examples:
-        >>> print(Finding("nearness", "input", 1.7, 1.2, False, 0.1, "it is far"))
+        >>> print(Finding("nearness", "input", 1.7, 1.2, False, "it is far"))
         nearness 1.7, too far (IK: 1.2 or less)
     """
 
@@ -68,8 +68,8 @@ class Finding:
     value: float
     limit: float
     holds: bool
-    level: float | None
     fact: str
+    level: float | None = None
 
     @property
     def title(self) -> str:
@@ -87,38 +87,28 @@ def find_voices(one: Assessment) -> tuple[Finding, ...]:
     """What the voices find about the one sample of `one`, in layers whose rule has levels."""
     if one.invalid[0]:
         return ()
-    levels = {}
-    if one.levels is not None:
-        said = one.said[0].tolist()
-        levels = {(v.layer, v.name): s for v, s in zip(one.levels.voices, said, strict=True)}
-    found = []
-    for layer in one.evidence:
-        if not one.neighborhoods[layer].by_level:
-            continue
-        for voice, value, limit, holds, fact in _ask(one, layer):
-            level = levels.get((layer, voice), 0.0) if levels else None
-            found.append(Finding(voice, layer, value, limit, holds, level, fact))
-    least = one.least_confidence
-    if least > -np.inf:
+    rules = one.neighborhoods
+    found = [each for layer in one.evidence if rules[layer].by_level for each in _ask(one, layer)]
+    if (least := one.least_confidence) > -np.inf:
         odds = float(one.confidence[0])
-        told = tell_apart(odds, least, tell_chance)
-        over = "" if one.over_views is None else ", on average over views,"
-        fact = f"the model gives {{}}{over} a probability of {{}}; IK needs {{}} or more"
-        level = levels.get((None, CONFIDENCE))
+        value, limit = tell_apart(odds, least, tell_chance)
+        whom = quoted(one) + ("" if one.over_views is None else ", on average over views,")
+        fact = f"the model gives {whom} a probability of {value}; IK needs {limit} or more"
         chances = float(expit(odds)), float(expit(least))
-        fact = fact.format(quoted(one), *told)
-        found.append(Finding(CONFIDENCE, None, *chances, odds >= least, level, fact))
-    return tuple(found)
+        found.append(Finding(CONFIDENCE, None, *chances, odds >= least, fact))
+    if one.levels is None:
+        return tuple(found)
+    speakers = ((each.layer, each.name) for each in one.levels.voices)
+    said = dict(zip(speakers, one.said[0].tolist(), strict=True))
+    return tuple(replace(each, level=said.get((each.layer, each.voice), 0.0)) for each in found)
 
 
 def find_deciding(voices: tuple[Finding, ...], reason: Reason) -> Finding | None:
     """The voice that decides an assertion with a reason; None if none does."""
-    able = [v for v in voices if v.voice in DECIDING.get(reason, (v.voice,))]
+    able = [] if reason == Reason.UNCERTIFIED else list(voices)
     if reason in DECIDING:
-        able = [v for v in able if not v.holds]
-    if reason == Reason.UNCERTIFIED or not able:
-        return None
-    return min(able, key=lambda v: 0.0 if v.level is None else v.level)
+        able = [v for v in able if v.voice in DECIDING[reason] and not v.holds]
+    return min(able, key=lambda v: v.level or 0.0, default=None)
 
 
 def find_weakest(path: Levels, said: Floats, reason: Reasons) -> Ints:
@@ -134,23 +124,24 @@ def find_weakest(path: Levels, said: Floats, reason: Reasons) -> Ints:
     return np.asarray(deciding.argmin(axis=1))
 
 
-def _ask(one: Assessment, layer: str) -> list[tuple[str, float, float, bool, str]]:
-    """Name, value, limit, whether it holds, and the fact, for each voice that speaks in a layer."""
+def _ask(one: Assessment, layer: str) -> list[Finding]:
+    """What each voice finds that speaks in a layer."""
     weighed, rule = one.weighed[layer], one.neighborhoods[layer]
     radius, ratio, seen = (getattr(rule, each) for each in ("radius", "ratio", "seen"))
     needed, against = rule.quorum
     own, belief = float(weighed.believed_distance()[0]), quoted(one)
     if own == np.inf:
         few = "no training sample" if needed == 1 else f"fewer than {needed} training samples"
-        return [(NEARNESS, own, radius, False, f"there are {few} of {belief}")]
+        return [Finding(NEARNESS, layer, own, radius, False, f"there are {few} of {belief}")]
     found = []
+
+    def measure(voice: str, value: float, most: float, sample: str) -> None:
+        told, limit = tell_apart(value, most)
+        fact = f"the {sample} is {told} away; IK needs {limit} or less"
+        found.append(Finding(voice, layer, value, most, value <= most, fact))
+
     if radius < np.inf:
-        value, limit = tell_apart(own, radius)
-        fact = (
-            f"the {nearest(needed)} training sample of {belief} is {value} away; IK needs {limit} "
-            "or less"
-        )
-        found.append((NEARNESS, own, radius, own <= radius, fact))
+        measure(NEARNESS, own, radius, f"{nearest(needed)} training sample of {belief}")
     if ratio > 0:
         other_code = int(weighed.others_by_distance()[0, 0])
         other = float(weighed.class_distances[0, other_code])
@@ -164,15 +155,10 @@ def _ask(one: Assessment, layer: str) -> list[tuple[str, float, float, bool, str
             as_far = f", {value} times as far as" if 0 < times < np.inf else ", and"
             fact += f" (“{name(one.classes.tolist()[other_code])}”) is {other:.4g} away"
             fact += f"{as_far} {whose} of {belief} ({own:.4g}); IK needs more than {limit} times"
-        found.append((CLARITY, times, ratio, times > ratio, fact))
+        found.append(Finding(CLARITY, layer, times, ratio, times > ratio, fact))
     if seen < np.inf:
         tenth = float(weighed.neighbor_distance(NEIGHBORS)[0])
-        value, limit = tell_apart(tenth, seen)
-        fact = (
-            f"the tenth nearest training sample, of whatever class, is {value} away; IK needs "
-            f"{limit} or less"
-        )
-        found.append((FAMILIARITY, tenth, seen, tenth <= seen, fact))
+        measure(FAMILIARITY, tenth, seen, "tenth nearest training sample, of whatever class,")
     return found
 
 
@@ -191,11 +177,10 @@ def tell_apart(
     value: float, limit: float, tell: Callable[[float, int], str] = "{0:.{1}g}".format
 ) -> tuple[str, str]:
     """Two numbers with as many digits as it takes to see which is larger, four at least."""
-    told = tell(value, 4), tell(limit, 4)
-    for digits in range(5, MOST_DIGITS + 1):
+    for digits in range(4, MOST_DIGITS + 1):
+        told = tell(value, digits), tell(limit, digits)
         if told[0] != told[1] or value == limit:
             break
-        told = tell(value, digits), tell(limit, digits)
     return told
 
 

@@ -12,10 +12,8 @@ Which metric it is follows from the role of the layer:
   flag of a gap are names, not quantities.
 - **input** otherwise: `Scaled` for a table of unlike features, else Euclidean. A sample with more
   than one axis is no table, but one with one axis may be a flattened image, whose features share
-  one unit: scaled one by one, a pixel that is hardly ever on would count as much as any. What tells
-  them apart is the share of the squared distance between samples that the quieter half of the
-  features makes up: 24 to 43% in images (MNIST, digits, traffic signs) and series, 18% in Iris, all
-  in centimeters, and 2% or less in tables of unlike features (wine, breast cancer, Grid).
+  one unit. What tells them apart is the share of the squared distance between samples that the
+  quieter half of the features makes up: a quarter or more in images, a fiftieth in such tables.
 
 The paper's rules measure Euclidean distances. Where the quieter half makes up less than 1% of them,
 a ball is blind to half of what the model may use. And activations are float32, with about 7 digits:

@@ -11,8 +11,7 @@ rare or not, where its IQR would be 0 and its standard deviation so small that i
 everything else; and an amount that is mostly 0 has the scale of the typical amount.
 
 A feature that is constant in training has no scale, yet a query that differs there is new and must
-not look familiar: it gets the smallest scale of all features, or 1 if all are constant. That costs
-little: if n samples agree, a further one differs with probability below 3/n, at 95% confidence.
+not look familiar: it gets the smallest scale of all features, or 1 if all are constant.
 
 Medians are subtracted in float64, before the points are rounded to float32: of a timestamp only
 what varies is left. Points beyond the range of float32 are moved to its ends.
@@ -27,8 +26,8 @@ frequent ones of a column, all are alike.
 
 What no training sample has is new: a gap where there was none, a category that never occurred, a
 text among numbers. It is put twice as far away as any training value lies from its median, so that
-it fails closed. A gap is put twice as far again: where some ordinary samples hold rare categories
-that few training samples missed, a column that is gone still stands out from them.
+it fails closed; a gap twice as far again, so that a column that is gone stands out from rare
+categories.
 
 A column in which most values occur once, such as names, free text or numbers of
 customers, says nothing about what is alike, and is left out. Flags and codes jump, so no robust
@@ -37,21 +36,14 @@ radius rests on a `Table`.
 Distances weighted by a matrix: the paper's metric, in units of the input, and Mahalanobis's.
 
 With W̃ = W_1 W_2 ⋯ W_i (each of shape (n_inputs, n_outputs), h = Wᵀx + b) and its singular value
-decomposition W̃ = U Σ Vᵀ, cut to the r nonzero singular values, the paper has two versions. For a
-linear network, where h(x) - h(z) = W̃ᵀδ with δ = x - z, they measure
+decomposition W̃ = U Σ Vᵀ, cut to the r nonzero singular values, D = V Σ⁻² Vᵀ. For a linear network,
+where h(x) - h(z) = W̃ᵀδ with δ = x - z, it measures |Uᵀδ| <= |δ|, the part of δ that the layer can
+see. (The paper's previous version, D = V Vᵀ, is the plain ℓ2 distance |h(x) - h(z)|.)
 
-    new       D = V Λ⁻¹ Vᵀ = V Σ⁻² Vᵀ         |Uᵀδ|, the part of δ that the layer can see: <= |δ|
-    previous  D = W̃ᵀ U Λ⁻¹ Uᵀ W̃ = V Vᵀ       |Σ Uᵀδ| = |h(x) - h(z)|₂, the plain ℓ2 distance
-
-The previous version weights nothing, and its claimed bound, distance <= |δ|, holds only if
-|W̃|₂ <= 1. So we offer only the new version.
-
-With ReLU the claimed bound fails for the new version too: relu has Lipschitz constant 1 in ℓ2, but
-may lengthen a difference as D measures it. For W = [[1, 1], [0, t]] and b = (0, -2), the inputs
-(0, 0) and (1, 0) are 1 apart, but relu gives (0, 0) and (1, 0), which are √(1 + 1/t²) apart under
-D: no constant factor repairs it. The bound does hold before the first activation function, and for
-one layer with ReLU whose W has orthogonal columns, which makes D diagonal. With the layer's ℓ2
-Lipschitz constant L, `metric.expansion(n)` · L · |δ| always bounds the distance.
+With ReLU the claimed bound, distance <= |δ|, fails: relu has Lipschitz constant 1 in ℓ2, but may
+lengthen a difference as D measures it. For W = [[1, 1], [0, t]] and b = (0, -2), the inputs (0, 0)
+and (1, 0) are 1 apart, but relu gives (0, 0) and (1, 0), which are √(1 + 1/t²) apart under D. With
+the layer's ℓ2 Lipschitz constant L, `metric.expansion(n)` · L · |δ| always bounds the distance.
 
 `Whitened` learns its map: Mahalanobis distances, in units of the variation within classes. Let σ_j
 be the standard deviation of feature j about the means of the classes, and R the correlation matrix

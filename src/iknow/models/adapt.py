@@ -131,14 +131,8 @@ def as_model(
         >>> type(as_model(trained)).__name__
         'SklearnModel'
     """
-    given = {
-        "pool": pool,
-        "scores": scores,
-        "embed": embed,
-        "views": views or None,
-        "device": device,
-    }
-    given = {name: value for name, value in given.items() if value is not None}
+    named = zip((*OPTIONS, "device"), (pool, scores, embed, views or None, device), strict=True)
+    given = {name: value for name, value in named if value is not None}
     kind = next((each for each in KINDS if each.recognizes(model)), None)
     if kind is None and hasattr(model, "observe") and not isinstance(model, type):
         raise InputError(

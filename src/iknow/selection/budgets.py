@@ -1,10 +1,9 @@
 """Budgets: how much each voice of a path may hold back of ordinary data, as an insurance.
 
-A path that hears the model's confidence alone ranks ordinary samples about as well as any, and
-believes the model on samples that are like nothing it was trained on. Every further voice protects
-against some of these and costs something on ordinary data. The price of a ranking is its expected
-risk: AUGRC, the mean over all coverages of the share that is asserted and wrong, where the loss of
-a sample is
+The model's confidence alone ranks ordinary samples about as well as any, and believes the model on
+what is like nothing it was trained on. Every further voice protects against some of that and costs
+something on ordinary data. The price of a ranking is its expected risk: AUGRC, the mean over all
+coverages of the share that is asserted and wrong, where the loss of a sample is
 
     (its error + 1 - p) / 2     p: the model's confidence, after temperature scaling
 
@@ -23,9 +22,6 @@ as much as `FEWEST_ERRORS` cost.
 Where an accuracy is to be certified, what counts is how many samples come before the risk exceeds
 it. So then the coverage at which the expected risk is allowed must not fall by more than a fifth of
 the premium either. Among the surest samples errors are too few to tell, so here 1 - p stands alone.
-
-So the user pays a known price on ordinary data and buys as much protection as it affords; and where
-neighbors know more than the model, they cost nothing and speak fully.
 """
 
 from __future__ import annotations

@@ -9,14 +9,9 @@ the samples that certify is looked at, so along it
 
 **An accuracy**: as in `iknow.selection.guarantee`, a fifth of the samples chooses and the rest
 certifies. The first part lays the path, unless the user gives other samples for that. Exact tests
-then go from the surest level towards more coverage, until one fails. A test at the surest few
-samples would end at one early error, however good the rest is. So the first test comes where as
-many errors are allowed as fit into a fifth of the samples that certify: a number that depends on
-how many there are, and on the goal, alone.
-
-A layer may know nothing about classes: in raw pixels of photographs the nearest training sample is
-often of another class, simply because it is as dark. There nearness and clarity cost more than any
-premium and stay silent, and what is left of the layer says whether anything like a sample was seen.
+then go from the surest level towards more coverage, until one fails. So that one early error does
+not end them, the first test comes where as many errors are allowed as fit into a fifth of the
+samples that certify: a number that depends on how many there are, and on the goal, alone.
 """
 
 from __future__ import annotations
@@ -99,19 +94,15 @@ def lay_path(part: Validation, premium: float, accuracy: float | None = None) ->
         for speaker, each in values.items()
     }
     wrong = None if part.y_true is None else part.wrong
-    losses, chances = (
-        estimate(part.confidence, wrong, len(part))
-        for estimate in (expected_losses, chances_of_error)
-    )
+    about = part.confidence, wrong, len(part)
+    losses, chances = expected_losses(*about), chances_of_error(*about)
     budgets = choose_budgets(ranks, losses, tuple(contrasts), premium, accuracy, chances)
     for layer, contrast in contrasts.items():
         # What nothing is near is far from its class too, and there that is heard as well.
-        loud = budgets.get((layer, NEARNESS), 0.0) >= LOUD and (layer, FAMILIARITY) in budgets
-        if (
-            loud
-            and contrast.own.max() <= MUCH_FARTHER * contrast.neighbor_distance(NEIGHBORS).max()
-        ):
-            del budgets[layer, FAMILIARITY]
+        if budgets.get((layer, NEARNESS), 0.0) >= LOUD and (layer, FAMILIARITY) in budgets:
+            farthest = contrast.neighbor_distance(NEIGHBORS).max()
+            if contrast.own.max() <= MUCH_FARTHER * farthest:
+                del budgets[layer, FAMILIARITY]
     voices = tuple(
         Voice(name, layer, sorted_values[layer, name], budgets[layer, name])
         for layer, name in values
@@ -272,10 +263,8 @@ def limit_false_alarm(
 
 
 USUAL_COVERAGE = 0.75  # to match if nothing is asked for and nothing can be certified
-OUTRANKED, FEWEST_LOST = (
-    1.2,
-    2.0,
-)  # from where on levels rank worse: by how much, in how many samples
+OUTRANKED = 1.2  # so many times as much asserted and wrong is worse
+FEWEST_LOST = 2.0  # if it is so many samples more
 FEWER_ERRORS = 10  # times less often than the model IK shall be wrong, without a goal
 
 

@@ -1,18 +1,17 @@
 """Session: the tensors of an ONNX graph, computed by onnxruntime.
 
-Only outputs can be read, so a layer becomes one, in a copy of the graph. We turn
-onnxruntime's optimizations off: they fuse nodes between outputs, and the same tensor would differ
-in its last places with the other layers that are read. That takes up to 1.5 times as long. The
-model of a bundle is read with the same layers always, and is optimized.
+Only outputs can be read, so a layer becomes one, in a copy of the graph. We turn onnxruntime's
+optimizations off, which fuse nodes between outputs: the same tensor would differ in its last places
+with the other layers that are read. The model of a bundle is read with the same layers always, and
+is optimized.
 
 A session may run in many threads at once. It has threads of its own, which a forked child does not
 inherit: a child makes a new session, and never ends the old one, as that would wait for them.
 
 A graph may be made for batches of one size: the last batch then repeats its last sample, and the
-result is cut. A graph with dynamic quantization rounds by the largest number in the whole batch:
-the other samples would decide how a sample is rounded, so it gets one sample at a time. Any other
-graph gets at most `AT_ONCE` samples, as what is inside may be far larger than its inputs: magika
-turns 2,048 bytes into 526,336 numbers. On the CPU larger batches are hardly faster.
+result is cut. A graph with dynamic quantization rounds by the largest number in the whole batch, so
+it gets one sample at a time. Any other graph gets at most `AT_ONCE` samples, as what is inside may
+be far larger than its inputs.
 """
 
 from __future__ import annotations
