@@ -92,21 +92,20 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             on all but `validation_fraction` of the data, and tunes the radii on the rest. `clone`,
             and so `cross_val_score` and `GridSearchCV`, makes a fitted classifier unfitted; a
             `FrozenEstimator` stays fitted.
-        layers: Names of the layers to find support in. Default: the input, the
-            ends of the middle stages and the last hidden layer of a network, or what enters the
-            classifier of a pipeline; for the paper's rules the last hidden layer and the output.
+        layers: Names of the layers to find support in. Default: the input, the ends of the middle
+            stages and the last hidden layer of a network, or what enters the classifier of a
+            pipeline; for the paper's rules the last hidden layer and the output.
         rule: A class, such as `Ball`, whose parameters `tune` chooses; `RelativeBall` has levels.
             Or a fixed rule, such as `Ball(0.5)`, for all layers or in a mapping by layer. A
             `Selection`, such as another classifier's `selection_`, is fixed too, and also says
             which classes may be known.
         quorum: How many training samples a class needs within reach to count, or two numbers: how
-            many the belief needs, and how many another class needs to contradict it. Default:
-            3 for `RelativeBall`, so that two wrong labels nearby contradict nothing; else 1.
+            many the belief needs, and how many another class needs to contradict it. Default: for
+            `RelativeBall` (1, 3), or a larger one that `tune` finds much better by labels; else 1.
         k: Number of neighbors, for rules that use it.
-        metric: "cosine", "euclidean", "hamming", "scaled", "whitened" or a metric, for all
-            layers or in a mapping. Default: cosine in hidden layers, and features by their robust
-            scales in tables (`iknow.metrics.defaults`); Euclidean for the paper's rules
-            and for fixed neighborhoods.
+        metric: "cosine", "euclidean", "hamming", "scaled", "whitened" or a metric, for all layers
+            or in a mapping. Default: by the role of a layer (`iknow.metrics.defaults`); Euclidean
+            for the paper's rules and for fixed neighborhoods.
         classes: Labels of the model's score columns in order, if y does not determine them.
         validation_fraction: Share of the data that `fit` keeps for tuning when it trains the model.
         batch_size: Number of samples to ask the model about at a time. Default: as memory permits.

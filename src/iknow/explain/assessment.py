@@ -194,9 +194,8 @@ class Assessment:
         """How likely each belief is right, of shape (n,); NaN where there is none.
 
         It rises with the level and with the model's confidence, and is calibrated: of samples like
-        the validation data with a probability of 0.9, nine in ten are right. At level 0, where
-        nothing like the sample was seen, it is the lowest of all, however sure the model is. The
-        accuracy of the samples without labels, with an interval: `evaluate(a)`.
+        the validation data with a probability of 0.9, nine in ten are right. At level 0 it is the
+        lowest of all, however sure the model is. `evaluate(a)` estimates an accuracy from these.
         """
         if self.calibration is None:
             raise InputError(
@@ -220,9 +219,8 @@ class Assessment:
     def level(self) -> Floats:
         """How ordinary each prediction is, from 0 to 1, of shape (n,); higher is surer.
 
-        The share of reference samples that are no nearer, or no clearer, than this one, in the
-        layer where that is smallest. Those at `selection_.level` or above are IK (with a
-        certificate for each class, if their class may be known). 0 for an invalid sample.
+        The least that any voice says (`iknow.core.level`). Those at `selection_.level` or above are
+        IK (with a certificate for each class, if their class may be known). 0 for an invalid one.
         """
         return np.where(self.invalid, 0.0, self.said.min(axis=1))
 
@@ -427,12 +425,10 @@ class Assessment:
     def to_frame(self) -> Any:
         """Return the answers as a `pandas.DataFrame` with a row for each sample.
 
-        Its columns: `belief`; `score`, the model's for its belief; `assertion`, an ordered category
-        (IDK < IMK < IK); `reason`; `justified`, the justified classes, with | between them; `level`
-        and `weakest`, if there are levels; and `probability`, that the belief is right, if `tune`
-        had labels. For all but these it gathers no evidence: add
-        what you need, such as `frame["margin"] = a.margin`. Samples that came in a data frame keep
-        its index, so `X.join(a.to_frame())` puts each answer beside its sample.
+        Its columns are those of `to_dict` but for `classes`; `assertion` is an ordered category
+        (IDK < IMK < IK), and `justified` has | between classes. Add what you need, such as
+        `frame["margin"] = a.margin`. Samples that came in a data frame keep its index, so
+        `X.join(a.to_frame())` puts each answer beside its sample.
 
         Raises:
             MissingExtraError: pandas is not installed.
