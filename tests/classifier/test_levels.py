@@ -207,7 +207,7 @@ def test_training_samples_with_wrong_labels_take_a_larger_quorum(network):
 
 def test_labels_that_certify_choose_no_quorum(network):
     classifier = EpistemicClassifier(network, progress=False).fit(*noisy(1500, 5, 0.1))
-    X, y = make_data(2000, seed=1)
+    X, y = make_data(20000, seed=1)
     seed = np.random.RandomState(0).randint(np.iinfo(np.int32).max)  # that of `random_state=0`
     _, certifying = split_rows(len(y), seed)
     other = y.copy()

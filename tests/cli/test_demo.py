@@ -32,7 +32,7 @@ def test_the_effect_is_not_that_of_one_seed_or_digit(left_out, seed):
     outcomes = demonstrate(left_out, seed).outcomes
     assert outcomes["Ball"]["large noise"].coverage < 0.02
     assert outcomes[LEVELS]["large noise"].coverage < 0.02
-    assert outcomes[LEVELS][UNSEEN].coverage < outcomes["softmax"][UNSEEN].coverage
+    assert outcomes[LEVELS][UNSEEN].coverage < outcomes["softmax"][UNSEEN].coverage * 0.6
     assert outcomes["softmax"]["large noise"].coverage > 0.5
 
 
@@ -41,7 +41,7 @@ def test_levels_stand_behind_the_fewest_answers_that_cannot_be_right(demonstrati
     assert outcomes[LEVELS]["large noise"].coverage < 0.02
     unseen = {method: each[UNSEEN].coverage for method, each in outcomes.items()}
     assert min(unseen, key=unseen.get) == LEVELS
-    assert unseen[LEVELS] < unseen["softmax"] / 8
+    assert unseen[LEVELS] < unseen["softmax"] / 10
 
 
 def test_what_is_known_on_clean_data_is_right_more_often_than_the_model(demonstration):

@@ -37,6 +37,7 @@ from iknow.core.quorum import quorum_of
 from iknow.errors import InputError, SelectionError, warn
 from iknow.rules import RelativeBall
 from iknow.selection.budgets import (
+    FEWEST_ERRORS,
     OF_CLASS,
     Speaker,
     augrc,
@@ -125,7 +126,8 @@ def choose_quorum(seen: Sequence[Validation], rows: Ints) -> Validation:
         contrast = list(part.contrasts.values())[-1]
         ranks = [rankdata(value_of(name, contrast), "max") for name in OF_CLASS]
         known = np.where(np.isinf(contrast.own), 0, np.minimum(*ranks))
-        return augrc(known, expected_losses(part.confidence, part.wrong, len(part)))
+        found = augrc(known, expected_losses(part.confidence, part.wrong, len(part)))
+        return max(found, FEWEST_ERRORS / len(part))  # less cannot be told from chance
 
     best = min(others, key=lambda each: price(each[rows]))
     return best if price(best[rows]) <= MUCH_BETTER * price(usual[rows]) else usual
