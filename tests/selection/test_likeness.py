@@ -7,8 +7,8 @@ import pytest
 
 from iknow.metrics import Euclidean
 from iknow.search.layer import LayerIndex
-from iknow.selection.likeness import warn_of_strangers
 from iknow.selection.repeats import sketch
+from iknow.selection.validation import warn_of_strangers
 
 CENTERS = 4 * np.random.default_rng(9).normal(size=(3, 6))
 

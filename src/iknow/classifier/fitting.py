@@ -72,11 +72,10 @@ from iknow.search.scratch import Folder, Spool, as_folder
 from iknow.selection import Goal, Selection, check_unseen, choose
 from iknow.selection.agreement import find_slip
 from iknow.selection.levels import choose_quorum
-from iknow.selection.likeness import warn_of_strangers
 from iknow.selection.method import warn_if_uncertain
 from iknow.selection.repeats import find_cases, sketch, warn_of_conflicts
 from iknow.selection.selection import View
-from iknow.selection.validation import Validation
+from iknow.selection.validation import Validation, warn_of_strangers
 from iknow.selection.validation import split_rows as split_at_random
 
 if TYPE_CHECKING:

@@ -4,14 +4,12 @@ A layer h(x) = φ(Wᵀx + b) stretches ℓ2 distances by at most Lip(φ)·|W|₂
 at most the product of their constants. This carries a radius from the input to every layer (the
 paper's ε bound), and it is the L_i of a certificate.
 
-The paper's supplement also uses the norm of the product |W_1 W_2 ⋯ W_i|₂ in place of the product of
-the norms. It is smaller, but holds only without activation functions in between: for
-x → relu(x) - relu(x - 1) the product of the weights is 0, yet the function is not constant. Here we
+The norm of the product |W_1 W_2 ⋯ W_i|₂, which the paper's supplement also uses, is smaller, but
+holds only without activation functions in between: for x → relu(x) - relu(x - 1) it is 0. So we
 measure consecutive affine operations as one, and only those.
 
-**Propagation.** A front end describes a network as a graph
-of `Node`s. A sum of paths is bounded by the sum of their constants, a concatenation by the root of
-the sum of their squares.
+**Propagation.** A front end describes a network as a graph of `Node`s. A sum of paths is bounded by
+the sum of their constants, a concatenation by the root of the sum of their squares.
 
 **Rounding.** In an arithmetic that rounds each operation by at most u times its result, a sum of n
 products, in any order, is off by at most γ |a|·|b|, γ = n u / (1 - n u) (Higham, Accuracy and

@@ -18,8 +18,8 @@ Both become a column for each class: (-z/2, z/2), whose softmax is the probabili
 z stands for, and (1 - p, p). A logit of 0 and a probability of one half go to the first class.
 
 **Pooling.** A layer gives (n, tokens, features), (n, channels, height, width) or similar. Flattened
-as it is, a picture shifted by one pixel or a sentence with one more word is another point
-altogether, and texts of different lengths cannot be compared at all. Pooling removes these axes:
+as it is, a picture shifted by one pixel is another point altogether, and texts of different lengths
+cannot be compared at all. Pooling removes these axes:
 
 - "mean" averages over all places, or over the tokens that the attention mask does not hide;
 - "cls" takes the first token that is not hidden, "last" the last one;

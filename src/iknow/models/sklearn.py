@@ -5,18 +5,16 @@ of a pipeline inside it; "hidden1", "hidden2", ... and "logits" of an MLPClassif
 (decision function, else probabilities) of any other; "leaves" of a classifier of trees, and "table"
 of one that takes gaps.
 
-Some classifiers take missing values as they are, and categories beside numbers; in a pipeline the
-steps before the classifier may do away with both: an imputer makes an ordinary value of a gap, an
-encoder zeros of a category that it does not know. The layer "table" is what came in, so that
-distances see it: the value of each column, 0 where it is missing and a code where it is a category,
-and a flag for each that says so (`iknow.metrics.Table`). Dates are days. Distances are between
-dense rows, so a sparse layer, such as TfidfVectorizer's, is made dense one batch at a time, in
-single precision.
+In a pipeline an imputer makes an ordinary value of a gap, and an encoder zeros of a category that
+it does not know. The layer "table" is what came in, so that distances see it: the value of each
+column, 0 where it is missing and a code where it is a category, and a flag for each that says so
+(`iknow.metrics.Table`). Dates are days. Distances are between dense rows, so a sparse layer, such
+as TfidfVectorizer's, is made dense one batch at a time, in single precision.
 
-**Trees.** A tree gives all samples in a leaf the same answer, so two samples that share the leaves
-of most trees are alike to the model, however far apart their features are. The distance is the
-number of trees that tell them apart (`iknow.metrics.Hamming`). Beyond the training data all samples
-fall into the outermost leaves, so leaves alone cannot see how far away a sample is.
+**Trees.** Two samples that share the leaves of most trees are alike to the model, however far apart
+their features are. The distance is the number of trees that tell them apart
+(`iknow.metrics.Hamming`). Beyond the training data all samples fall into the outermost leaves, so
+leaves alone cannot see how far away a sample is.
 
 The leaves are those that answer: boosting that stopped early uses its best iteration, and one with
 trees for each class gives a column for every one of them.
@@ -209,13 +207,6 @@ class SklearnModel(Model):
             return []
         words = dict.fromkeys(first.build_analyzer()(text))
         return [word for word in words if word not in first.vocabulary_]
-
-    def _measures(self, layer: str, batch: Any) -> bool:
-        """Whether a layer holds numbers about a batch, and none is missing."""
-        try:
-            return not np.isnan(self._activations(batch, (layer,))[layer]).any()
-        except LayerError:
-            return False
 
     def observe(self, batch: Any, layers: Sequence[str]) -> Observation:
         check_layers(layers, self._names, type(self.final).__name__)

@@ -1,7 +1,7 @@
 """Guarantee: the largest coverage whose accuracy on IK is certified.
 
-The best of many settings looks better on its validation data than it is, so we cannot quote those
-figures. Instead we split the validation data at random into two parts.
+The best of many settings looks better on its validation data than it is, so we split that at random
+into two parts.
 
 A fifth finds candidates: for several prices of an error, the setting that maximizes right IK
 answers minus price times wrong ones, exactly (`deepest_point` takes negative weights). That part

@@ -2,10 +2,10 @@
 
 A part of the samples chooses and the rest certifies, drawn at random.
 
-**Seen before?** What is tuned or certified on training samples holds for them alone. Yet data may
-repeat itself, so a copy, a sample at distance 0 in every layer, proves nothing by itself. But after
-a random split a validation sample has a copy in the training set as often as a training sample has
-one among the others. So we compare the two shares by Fisher's exact test.
+**Seen before?** A copy of a training sample, at distance 0 in every layer, proves nothing by
+itself, as data may repeat itself. But after a random split a validation sample has a copy in the
+training set as often as a training sample has one among the others. So we compare the two shares by
+Fisher's exact test.
 
 Training samples that are alike come at least in pairs, and both count, so the test takes half as
 many independent observations. (With pairs that is exact: given that a pair is not both in the
@@ -21,6 +21,14 @@ samples apart, and every other sample shares a leaf with one.
 
 Of the samples that laid a path of levels only their distances and ratios are known, each sorted by
 itself: a copy finds its own everywhere among them.
+
+**Of the same kind?** If validation samples have another unit, or were prepared otherwise, strange
+samples are ordinary from then on, and nothing is IDK any more. So we compare, in what enters the
+model, how far they and training samples are from the nearest other training sample, and from the
+middle of the training data. Draws from the same source exceed the 98th percentile of training
+samples about twice in a hundred. We tell if more than a quarter do, by a binomial test: that is no
+drift, but another kind of data. In layers that the model has learned, training samples are nearer
+to one another than any others, so these say nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +39,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.stats import hypergeom
+from scipy.stats import binom, hypergeom
 
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.evidence import Evidence
@@ -139,6 +147,10 @@ SUSPICIOUS = 1e-2  # and this share warned about: few copies or training samples
 TOLERANCE = 1e-5  # of the typical length of a layer's points: so far apart are copies at most
 SAMPLES_MEASURED = 4096  # of the training samples
 ROWS_AT_ONCE = 512
+FEWEST_TRAINED = 50  # samples, to compare others with
+MOST_COMPARED = 200  # training samples
+BEYOND = 0.02  # of training samples are farther, or nearer
+STRANGE = 0.25  # of validation samples
 
 Indexes = Mapping[str, Any]  # the training samples by layer, as `iknow.search.layer.LayerIndex`
 
@@ -167,20 +179,50 @@ def count_copies(evidence: ValidationEvidence, indexes: Indexes) -> tuple[int, i
         close = [nearest(layer) <= limit for layer, limit in limits.items()]
         return int(np.logical_and.reduce(close).sum())
 
-    def nearest(layer: str) -> Floats:
-        """The distance to the nearest sample of all, which a quorum may not count."""
-        held = evidence[layer].n_neighbors > 0
-        return evidence[layer].neighbor_distance(1) if held else evidence[layer].nearest_distance()
-
     def nearest_other(layer: str) -> Floats:
         """From training samples: each is its own nearest neighbor, so the other comes second."""
         parts = (rows[at : at + ROWS_AT_ONCE] for at in range(0, len(rows), ROWS_AT_ONCE))
         found = [indexes[layer].gather_among(part, 2).neighbor_distance(2) for part in parts]
         return np.concatenate(found)
 
-    if not limits or not (copied := copies(nearest)):
+    if not limits or not (copied := copies(lambda layer: distance_to_any(evidence[layer]))):
         return 0, n_samples, 0, n_rows
     return copied, n_samples, copies(nearest_other), len(rows)
+
+
+def distance_to_any(found: Contrast | Evidence) -> Floats:
+    """The distance to the nearest sample of all, which a quorum may not count, of shape (n,)."""
+    return found.neighbor_distance(1) if found.n_neighbors > 0 else found.nearest_distance()
+
+
+def warn_of_strangers(
+    index: Any, found: Contrast | Evidence, ours: Floats, training: Floats, what: str
+) -> None:
+    """Warn of samples that look unlike the training data.
+
+    index: the training samples, as `iknow.search.layer.LayerIndex`. found: what it found about the
+    others. ours, training: sketches of both. what: the samples, in words.
+    """
+    if len(training) < FEWEST_TRAINED:
+        return
+    some = np.linspace(0, len(training) - 1, min(len(training), MOST_COMPARED)).astype(np.int64)
+    to_others = index.gather_among(some, 2).neighbor_distance(2)  # each is nearest to itself
+    center = training.mean(axis=0)
+    theirs, usual = (np.linalg.norm(each - center, axis=1) for each in (ours, training[some]))
+    for values, typical, words in (
+        (distance_to_any(found), to_others, "farther from the nearest training sample"),
+        (theirs, usual, "farther from the middle of the training data"),
+        (-theirs, -usual, "nearer to the middle of the training data"),
+    ):
+        n_strange = int((values > np.quantile(typical, 1 - BEYOND)).sum())
+        if binom.sf(n_strange - 1, len(values), STRANGE) <= LEVEL:
+            warn(
+                f"{n_strange:,} of the {len(values):,} {what} samples are {words} than "
+                f"{1 - BEYOND:.0%} of the training samples are, so they are another kind of data, "
+                "and tuning takes what is like them for ordinary: check units, scaling and "
+                "preprocessing, or give samples like those that you will assess"
+            )
+            return
 
 
 def check_not_tuned(

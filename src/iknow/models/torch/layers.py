@@ -20,9 +20,8 @@ that module; after code without a name, such as the sum in a residual block or a
 it is "HEAD.input".
 
 To read a module's layers, a pass puts hooks on its parts and sets all of them to eval mode. Both
-belong to the module, not to the thread: a second pass would read the first one's layers, and the
-first to restore the modes would switch dropout on in the other. So modules that share parts wait
-for each other; others run side by side. A forked child finds every part free and restored.
+belong to the module, not to the thread. So modules that share parts wait for each other; others run
+side by side. A forked child finds every part free and restored.
 """
 
 from __future__ import annotations

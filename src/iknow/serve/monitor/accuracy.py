@@ -31,8 +31,7 @@ averages against which neither speaks form the interval; it covers m̄ at all ti
 probability 1 - α.
 
 The m_t may change, and depend on the past: the interval is about their average so far. The λ are a
-fixed grid that does not depend on m̄, as the inequality needs it. (A beta-binomial mixture, Robbins
-1970, is about as wide, but needs errors with one and the same probability.)
+fixed grid that does not depend on m̄, as the inequality needs it.
 """
 
 from __future__ import annotations

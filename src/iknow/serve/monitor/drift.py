@@ -14,8 +14,8 @@ of reference samples and any distribution of levels, ties included.
 
 What breaks it: reference samples unlike any stream, such as training samples, or those that laid
 the path of levels; a stream whose samples depend on each other, such as the frames of a film.
-`reset` spends `rate` once more. Without reference samples the stream is compared
-with its own beginning, so a change before its first sample cannot be seen.
+`reset` spends `rate` once more. Without reference samples the stream is compared with its own
+beginning.
 
 A detector rings once, and the alarm stays on until `reset`. One detector watches all samples, one
 each layer's own levels, and one each class, the samples believed to be of it. They see the same

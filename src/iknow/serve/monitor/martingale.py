@@ -10,9 +10,7 @@ likely, as independent draws from one distribution are), the ranks p1, p2, ... a
 uniform on (0, 1): exactly, for any N, an empty pool included, and with any number of ties (Vovk,
 Gammerman and Shafer, Algorithmic Learning in a Random World, 2005, chapter 8).
 
-To rank against a fixed reference set instead would be wrong in the long run. The shares of n
-reference samples differ from the true probabilities by about 1/√n, so these ranks are not uniform
-given the reference set, and an endless stream is sure to find that out.
+
 
 Where one stream feeds several pools (all samples, the samples of one class), a score is ranked
 within its own pool. Given which samples belong to it, they are exchangeable too.
