@@ -70,6 +70,25 @@ def test_rows_of_a_table_that_are_like_nothing_in_training_are_never_known(kind)
             assert known <= MOST_IK, f"{name}: {known:.1%} IK with {goal}"
 
 
+@pytest.mark.parametrize("framed", [False, True])
+def test_a_gap_behind_an_imputer_is_seen_though_training_had_none(framed):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(900, 4))
+    y = (x[:, 0] + x[:, 1] > 0).astype(int)
+    x = pd.DataFrame(x, columns=list("abcd")) if framed else x
+    model = make_pipeline(SimpleImputer(), StandardScaler(), LogisticRegression())
+    classifier = EpistemicClassifier(model.fit(x[:400], y[:400]), progress=False)
+    classifier.fit(x[:400], y[:400]).tune(x[400:700], y[400:700], coverage=0.9)
+    assert classifier.layers_[0] == "table"
+    gone = x[700:].copy()
+    assert (classifier.assess(gone).assertion == "IK").mean() > 0.7
+    if framed:
+        gone["d"] = np.nan
+    else:
+        gone[:, 3] = np.nan
+    assert not (classifier.assess(gone).assertion == "IK").any()
+
+
 def test_texts_without_a_known_word_are_never_known():
     rng = np.random.default_rng(0)
     words = [[f"{topic}{i}" for i in range(60)] for topic in ("sea", "sky", "sun")]

@@ -29,6 +29,7 @@ names. catboost finds them by name in any order, but distances need one order: t
 from __future__ import annotations
 
 import json
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -62,6 +63,7 @@ from iknow.models.inputs import (
     is_number,
     is_sparse,
     own_copy,
+    take_rows,
 )
 from iknow.models.model import (
     Layer,
@@ -141,9 +143,7 @@ class SklearnModel(Model):
             names.append(LEAVES)
         if TABLE not in names:
             names.append(TABLE)
-        # Numbers alone, which an imputer could make of gaps.
         self.takes_gaps = takes_gaps(self.estimator)
-        self._fills_gaps = bool(self.steps) and self.takes_gaps
 
     @property
     def classes(self) -> Labels:
@@ -174,11 +174,21 @@ class SklearnModel(Model):
         found = [first]
         if TABLE in names and len(np.shape(batch)) == 2 and not is_sparse(batch):
             with suppress(LayerError):  # objects that are neither numbers nor categories
-                if has_flags(batch) or self._fills_gaps:
+                if has_flags(batch) or self._fills_gaps(batch):
                     found = [TABLE]
         found += [name for name in names if self.role(name) == "hidden"][-1:]
         found += [name for name in names if self.role(name) in ("leaves", "output")]
         return tuple(Layer(name, self.role(name)) for name in dict.fromkeys(found))
+
+    def _fills_gaps(self, numbers: Any) -> bool:
+        """Whether a step fills gaps, as an imputer does: nothing behind it shows them."""
+        inside = take_rows(numbers, slice(1)) * np.nan
+        with suppress(Exception), warnings.catch_warnings():  # most refuse gaps
+            warnings.simplefilter("ignore")
+            for _, step in self.steps:
+                inside = inside if step == "passthrough" else step.transform(inside)
+            return bool(self.steps) and bool(np.isfinite(_layer_numbers(inside)).any())
+        return False
 
     def role(self, layer: str) -> Role:
         """Return what a `layer` is; what a pipeline's transformers return counts as input."""
