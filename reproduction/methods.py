@@ -11,6 +11,7 @@ For H-1 (k-NN's answer if the ball says IDK) it is not, with several layers: see
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -114,7 +115,8 @@ class Default:
 
     def find_known(self, X: Floats32) -> dict[str, Bools]:
         """Which of n samples are IK: masks of shape (n,), by the set of layers matched."""
-        found = self.classifier.assess(X, evidence=True).level
+        with warnings.catch_warnings(action="ignore"):  # that noise is large is what is asked about
+            found = self.classifier.assess(X, evidence=True).level
         return {layers: found >= level for layers, level in self.levels.items()}
 
 

@@ -492,7 +492,7 @@ def test_every_call_answers_or_raises_a_typed_error_and_nothing_is_lost(
     monkeypatch.chdir(tmp_path)
     faults, answered = run_cases(fitted, tmp_path, shard, CASES)
     assert_no_faults(faults)
-    assert answered > CASES / 10, "the good ones are too few to tell anything"
+    assert answered >= CASES / 10, "the good ones are too few to tell anything"
 
 
 def test_some_calls_answer_or_raise_a_typed_error(fitted, tmp_path, monkeypatch):

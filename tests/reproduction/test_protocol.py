@@ -240,7 +240,7 @@ def test_one_search_gives_what_each_classifier_tuned_by_itself_asserts():
     default = tune_default(wrap(), val[0], COVERAGES)
     assert list(default.levels) == list(COVERAGES)
     assert default.classifier.layers_ == ("input", "relu2")  # as it comes
-    assert default.classifier.selection_.levels.quorum == (3, 3)
+    assert default.classifier.selection_.levels.quorum == (1, 3)
     for layers, known in default.find_known(val[0]).items():
         assert known.mean() == pytest.approx(COVERAGES[layers], abs=0.01)
     noise = np.random.default_rng(1).normal(0, 0.2, test[0].shape).astype(np.float32)
