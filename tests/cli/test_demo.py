@@ -1,10 +1,13 @@
 """The demonstration shows what the paper describes, on every run of the same seed."""
 
+from io import StringIO
+
 import numpy as np
 import pytest
+from rich.console import Console
 
 from iknow import Assertion, Reason
-from iknow.cli.demo import LEVELS, UNSEEN, demonstrate, make_digits
+from iknow.cli.demo import LEVELS, UNSEEN, _explained, demonstrate, make_digits
 from iknow.errors import InputError
 
 
@@ -69,6 +72,15 @@ def test_one_example_of_each_assertion_is_explained(demonstration):
     deciding = [example.explanation.deciding.voice for example in demonstration.examples]
     assert deciding[1] in ("clarity", "confidence")
     assert deciding[2] in ("nearness", "familiarity")
+    for example in demonstration.examples:
+        console = Console(file=StringIO(), width=100)
+        console.print(_explained(example))
+        said = " ".join(console.file.getvalue().replace("│", " ").split())
+        assert " Level " in said
+        assert " (IK from " in said
+        assert "right with probability 1" not in said
+    assert explanations[0].probability > 0.9995
+    assert explanations[0].standing.endswith("right with probability over 0.999")
 
 
 def test_the_left_out_digit_is_nowhere_but_in_the_unseen_condition():

@@ -40,7 +40,7 @@ from iknow.core.arrays import Floats, Ints
 from iknow.core.text import percent
 from iknow.errors import IknowError, InputError
 from iknow.explain.assessment import Assessment
-from iknow.explain.explanation import Explanation
+from iknow.explain.explanation import Explanation, capital
 from iknow.explain.picture import as_image
 from iknow.report import USUAL_NEIGHBORS, make_report
 from iknow.rules import BallElseNearest, BallWithNearest, Nearest
@@ -279,7 +279,7 @@ def _explained(example: Example) -> Panel:
         f" the model says {explanation.belief}, it is a {example.y_true}{unseen}",
     )
     reason = explanation.reason.name.capitalize()
-    said = Text(f"{reason}: {explanation.sentence}.\n{explanation.standing.capitalize()}.")
+    said = Text(f"{reason}: {explanation.sentence}.\n{capital(explanation.standing)}.")
     body = Group(title, Text(""), pictures, Text(""), said)
     return Panel(body, border_style=color, width=78)
 

@@ -293,7 +293,9 @@ class Explanation:
             return ""
         p, chance = self.probability, tell_chance(self.confidence)
         start = "" if self.least_level is None else f" (IK from {self.least_level:.2g} on)"
-        right = "" if p is None else f", right with probability {p:.3g}"
+        # Nothing is certain, so no estimate is rounded to 1.
+        told = "over 0.999" if p is not None and p > 0.999 else f"{p or 0:.3g}"
+        right = "" if p is None else f", right with probability {told}"
         return f"level {self.level:.2g}{start}, the model's probability {chance}{right}"
 
     def to_dict(self, training: bool = True) -> dict[str, Any]:
@@ -320,11 +322,11 @@ class Explanation:
         belief = "none" if self.belief is None else text(self.belief)
         sample = "" if self.picture is None else picture_to_html(self.picture)
         foundation = self.foundation if self.assertion == Assertion.IK else ""
-        said = [f"{_capital(each)}." for each in (self.standing, foundation) if each]
+        said = [f"{capital(each)}." for each in (self.standing, foundation) if each]
         return card(
             f"<div>{badge(self.assertion)} {MEANINGS[self.assertion]}, sample {self.index}, belief "
             f"<b>{belief}</b></div>",
-            f'<p style="margin:8px 0">{escape(_capital(self.sentence))}.</p>',
+            f'<p style="margin:8px 0">{escape(capital(self.sentence))}.</p>',
             f'<div style="display:flex;flex-wrap:wrap;gap:8px 32px"><div>{sample}</div>',
             table(("layer", "for", "against", "finds"), map(_layer_row, self.layers)),
             "</div>",
@@ -437,5 +439,5 @@ def finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _capital(text: str) -> str:
+def capital(text: str) -> str:
     return text[:1].upper() + text[1:]
